@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,12 @@ class Controller:
         return subprocess.Popen(
             words, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+
+    def left(self, process: str, names: Sequence[str]) -> list[object]:
+        """What is left on these hosts of a load generator, whose processes are known by this text, and of iotax's files
+        about it."""
+        running = [pid for name in names for pid in self.network.processes(name, process)]
+        return running + [each for name in names for each in self.network.home(name).glob(".cache/iotax/*ing-*")]
 
     def fails(self, text: str) -> str:
         with self.start(text) as running:

@@ -80,15 +80,16 @@ def written(network: Network) -> str:
     return STUDY.replace("INITIATORS", initiators).replace("FILE", "data{client}")
 
 
-def left(network: Network) -> list[object]:
-    """What is left of commands and of iotax's files about them."""
-    running = [pid for name in NAMES for pid in network.processes(name, "command-")]
-    return running + [each for name in NAMES for each in network.home(name).glob(".cache/iotax/*ing-*")]
-
-
 @pytest.fixture
 def controller(network: Network, written: str, real_engine: Path, tmp_path: Path) -> Controller:
     return Controller(network, written, real_engine, tmp_path, "commands")
+
+
+def wait_for_the_end(controller: Controller) -> None:
+    def left() -> list[object]:
+        return controller.left("command-", NAMES)
+
+    wait_for(lambda: left() == [], "the hosts to end the commands", seen=left)
 
 
 # The command must start with the window on both hosts.
@@ -113,7 +114,7 @@ def test_a_command_loads_every_host_in_the_window_that_engines_observe(
             (name, "initiator") for name in NAMES
         }
     assert sorted(each.outstanding.workers or 0 for each in results) == [4, 8]
-    wait_for(lambda: left(network) == [], "the hosts to end the commands", seen=lambda: left(network))
+    wait_for_the_end(controller)
 
 
 @pytest.mark.slow
@@ -123,7 +124,7 @@ def test_a_command_that_fails_is_told_with_its_last_words_and_leaves_nothing(
     failing = controller.text.replace("sleep {seconds}", "sleep {seconds}; echo no license >&2; exit 7")
     said = controller.fails(failing)
     assert "the command failed with status 7: no license" in said
-    wait_for(lambda: left(network) == [], "the hosts to end the commands", seen=lambda: left(network))
+    wait_for_the_end(controller)
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ def test_a_controller_that_is_killed_leaves_no_command_running(controller: Contr
         )
         running.kill()
         running.communicate()
-    wait_for(lambda: left(network) == [], "the hosts to end the commands", seen=lambda: left(network))
+    wait_for_the_end(controller)
     assert [pid for name in NAMES for pid in network.processes(name, "sleep 61", whole=True)] == []
 
 

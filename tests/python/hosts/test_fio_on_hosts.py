@@ -58,12 +58,6 @@ def written(network: Network) -> str:
     return STUDY.format(initiators=initiators, file="data{client}", runtime="2s")
 
 
-def left(network: Network) -> list[object]:
-    """What is left of fio and of iotax's files about it."""
-    running = [pid for name in NAMES for pid in network.processes(name, "trigger-file")]
-    return running + [each for name in NAMES for each in network.home(name).glob(".cache/iotax/*ing-*")]
-
-
 @pytest.fixture
 def controller(network: Network, written: str, real_engine: Path, tmp_path: Path) -> Controller:
     return Controller(network, written, real_engine, tmp_path, "fio")
@@ -91,7 +85,7 @@ def test_fio_loads_every_host_in_the_window_that_engines_observe(
         assert {(part.host, part.role) for part in each.cpu if part.layer == "machine"} >= {
             (name, "initiator") for name in NAMES
         }
-    wait_for(lambda: left(network) == [], "the hosts to end fio")
+    wait_for(lambda: controller.left("trigger-file", NAMES) == [], "the hosts to end fio")
 
 
 @pytest.mark.slow
@@ -100,7 +94,7 @@ def test_a_controller_that_is_killed_leaves_no_fio_running(controller: Controlle
         wait_for(lambda: all(network.processes(name, "trigger-file") for name in NAMES), "fio to begin", 60)
         running.kill()
         running.communicate()
-    wait_for(lambda: left(network) == [], "the hosts to end fio", 60)
+    wait_for(lambda: controller.left("trigger-file", NAMES) == [], "the hosts to end fio", 60)
 
 
 @pytest.fixture
