@@ -21,6 +21,7 @@ from iotax.cli.options import (
     NotebookOption,
     NotebookPath,
     OtherLab,
+    OwnTargets,
     PlainCommand,
     PollingChoice,
     RunNumber,
@@ -84,6 +85,7 @@ def run(
         Driver | None, typer.Option(help="How the engine does I/O; overrides the study.", show_default=False)
     ] = None,
     lab: OtherLab = None,
+    with_target: OwnTargets = None,
     again: Annotated[
         bool,
         typer.Option("--again", help="Start a new run, even if an earlier one is finished or could be resumed."),
@@ -157,6 +159,7 @@ def run(
         otlp=otlp,
         quiet=quiet,
         simulated=lab is not None,
+        targets=with_target or [],
         long=long,
         time_s=time,
     )
@@ -294,12 +297,13 @@ def plan(
         bool, typer.Option("--long", help="List the trials in run order and explain the design, instead of the screen.")
     ] = False,
     lab: OtherLab = None,
+    with_target: OwnTargets = None,
     document: JsonFile = None,
 ) -> None:
     """Show what a study will do and what it can detect; run nothing."""
     from iotax.cli import plan as command
 
-    command.plan(study, document, long=long, simulated=lab is not None, time_s=time)
+    command.plan(study, document, long=long, simulated=lab is not None, targets=with_target or [], time_s=time)
 
 
 @app.command(cls=JsonCommand)
@@ -307,6 +311,7 @@ def check(
     study: StudyName,
     destroy: ToBeDestroyed = None,
     lab: OtherLab = None,
+    with_target: OwnTargets = None,
     initiator: Annotated[
         bool,
         typer.Option(
@@ -323,7 +328,14 @@ def check(
     """
     from iotax.cli import study as command
 
-    command.check(study, destroy or [], document, simulated=lab is not None, initiator=initiator)
+    command.check(
+        study,
+        destroy or [],
+        document,
+        simulated=lab is not None,
+        targets=with_target or [],
+        initiator=initiator,
+    )
 
 
 @app.command(cls=JsonCommand)

@@ -3,6 +3,7 @@ before all else."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -12,6 +13,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.study import Study
 from iotax.study.as_simulated import load_simulated
 from iotax.study.notes import notes
+from iotax.study.own_target import load_with_targets
 from iotax.study.read import builtin_studies, load_study
 from iotax.study.source import StudyError
 from iotax.units import format_duration, show_time
@@ -19,14 +21,20 @@ from iotax.units import format_duration, show_time
 _AS_WIDE = 1.05
 
 
-def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tuple[Study, str]:
-    """The study and its text, with the command line's driver in place of the study's, or as a simulation. Exits with
-    all errors if there are any."""
+def load(
+    name: str, driver: str | None = None, *, simulated: bool = False, targets: Sequence[str] = ()
+) -> tuple[Study, str]:
+    """The study and its text, with the command line's driver in place of the study's, as a simulation, or with the
+    user's own targets. Exits with all errors if there are any."""
     _refuse_notebook(name)
     if simulated and driver is not None:
         leave(Exit.USAGE, "--driver: the sim lab does no I/O that a driver could do; leave it out")
+    if simulated and targets:
+        leave(Exit.USAGE, "--with-target: the simulated targets are iotax's own; leave it out")
     try:
-        study, source, said = load_simulated(name) if simulated else (*load_study(name), [])
+        study, source, said = _read(name, simulated=simulated, targets=targets)
+    except ValueError as error:
+        leave(Exit.USAGE, f"--with-target: {error}")
     except StudyError as error:
         for line in error.lines():
             say(line, err=True)
@@ -46,6 +54,12 @@ def load(name: str, driver: str | None = None, *, simulated: bool = False) -> tu
         changed = getattr(study.lab, name).model_copy(update={"driver": driver})
         study = study.model_copy(update={"lab": study.lab.model_copy(update={name: changed})})
     return study, source
+
+
+def _read(name: str, *, simulated: bool, targets: Sequence[str]) -> tuple[Study, str, list[str]]:
+    if simulated:
+        return load_simulated(name)
+    return (*(load_with_targets(name, targets) if targets else load_study(name)), [])
 
 
 def within_time(study: Study, source: str, time_s: float) -> tuple[Study, str]:

@@ -80,6 +80,15 @@ OtherLab = Annotated[
         show_default=False,
     ),
 ]
+OwnTargets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with-target",
+        metavar="[LEVEL=]PATH",
+        help="Compare your own build of SPDK's nvmf_tgt too, in the vm lab, under the name NAME-own; may be repeated.",
+        show_default=False,
+    ),
+]
 Destroy = Annotated[
     list[str] | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -32,9 +33,15 @@ _LEFT_OUT_FIRST = ("Links", "Preconditioning", "Topology", "Connection", "Lab", 
 
 
 def plan(
-    name: str, document: Path | None, *, long: bool = False, simulated: bool = False, time_s: float | None = None
+    name: str,
+    document: Path | None,
+    *,
+    long: bool = False,
+    simulated: bool = False,
+    targets: Sequence[str] = (),
+    time_s: float | None = None,
 ) -> None:
-    study, source = load(name, simulated=simulated)
+    study, source = load(name, simulated=simulated, targets=targets)
     if time_s is not None:
         study, _ = within_time(study, source, time_s)
     judged(document, Path(name))

@@ -46,12 +46,13 @@ def run(
     otlp: str | None = None,
     quiet: bool = False,
     simulated: bool = False,
+    targets: Sequence[str] = (),
     long: bool = False,
     time_s: float | None = None,
     spoken: Callable[[str], str] = str,
 ) -> None:
     """`spoken` rewrites the reason why a study cannot start for the command in use."""
-    study, source = load(name, driver, simulated=simulated)
+    study, source = load(name, driver, simulated=simulated, targets=targets)
     if time_s is not None:
         study, source = within_time(study, source, time_s)
     path = notebook or OUT / f"{study.name}.iotax"

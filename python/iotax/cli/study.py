@@ -53,9 +53,15 @@ def planned(study: Study) -> Plan:
 
 
 def check(
-    name: str, destroy: list[str], document: Path | None, *, simulated: bool = False, initiator: bool = False
+    name: str,
+    destroy: list[str],
+    document: Path | None,
+    *,
+    simulated: bool = False,
+    targets: Sequence[str] = (),
+    initiator: bool = False,
 ) -> None:
-    study, _ = load(name, simulated=simulated)
+    study, _ = load(name, simulated=simulated, targets=targets)
     judged(document, Path(name))
     made = planned(study)
     try:

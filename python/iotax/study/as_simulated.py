@@ -4,14 +4,13 @@ reported; the lab's rules refuse what cannot be simulated."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from iotax.study.endpoint import NAMED, SIM
 from iotax.study.model import MODELLED, Study
-from iotax.study.read import builtin_studies, load_study, read_study
+from iotax.study.read import folder_of, load_study, read_study
 from iotax.study.sim import Sim, read_costs
 from iotax.study.source import read_yaml
 from iotax.units import parse_size
@@ -39,8 +38,7 @@ def load_simulated(name: str) -> tuple[Study, str, list[str]]:
         return study, text, []
     data, said = as_simulated(read_yaml(name, text).data)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
-    folder = Path.cwd() if name in builtin_studies() else Path(name).resolve().parent
-    return read_study(f"{name} with --lab sim", text, folder), text, said
+    return read_study(f"{name} with --lab sim", text, folder_of(name)), text, said
 
 
 def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

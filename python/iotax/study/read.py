@@ -43,7 +43,7 @@ def load_study(name: str) -> tuple[Study, str]:
     """A built-in study by name or a file by path; with its text. Raises StudyError."""
     builtin = builtin_studies()
     if name in builtin:
-        return read_study(f"{name}.yaml", builtin[name], Path.cwd()), builtin[name]
+        return read_study(f"{name}.yaml", builtin[name], folder_of(name)), builtin[name]
     path = Path(name)
     if not path.is_file():
         near = _nearest(name, builtin)
@@ -63,7 +63,12 @@ def load_study(name: str) -> tuple[Study, str]:
         raise StudyError(name, [Problem(None, (), "not a text file in UTF-8, as a study is")]) from None
     except OSError as error:
         raise StudyError(name, [Problem(None, (), f"cannot be read: {error}")]) from None
-    return read_study(name, text, path.resolve().parent), text
+    return read_study(name, text, folder_of(name)), text
+
+
+def folder_of(name: str) -> Path:
+    """Where relative paths of a study start: at its file, or here for a built-in one."""
+    return Path.cwd() if name in builtin_studies() else Path(name).resolve().parent
 
 
 def read_study(name: str, text: str, folder: Path) -> Study:
