@@ -175,7 +175,7 @@ def _precondition(study: Study) -> Iterator[str]:
 def _changed(study: Study, section: Section) -> Iterator[str]:
     """Lines for parts that differ from their defaults."""
     for name in type(section).model_fields:
-        if name not in ("protocol", "attach") and _given(study, section, name):
+        if name != "protocol" and _given(study, section, name):
             yield f"{name} {_Said(study, section)(name)}"
 
 

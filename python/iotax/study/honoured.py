@@ -62,6 +62,7 @@ LAID_OUT = "a database is laid out on a volume that no model holds; leave it out
 _NAMES_PORTALS = "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
 _KERNELS_RETRY = "the kernels decide this themselves; say `lab: loopback`"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
+_VIRTUAL_DISK = Row(sim=_SIM_NO_HYPERVISOR, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _OF_HOSTS_TOO = Row(loopback=_NO_NETWORK, sim=_SIM_ONE_CONNECTION)
 """What the rules of the topology say of each path."""
 _SIM_DURABLE = "simulated media keep what they are given, and the table of costs has no flushes; leave it out"
@@ -234,7 +235,9 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "nconnect": _OF_HOSTS_TOO,
         "io_queues": _OF_HOSTS_TOO,
         "queue_depth": Row(loopback=_DISKS, vm=_DISKS, harmless=(None,)),
-        "attach": Row(sim=_SIM_NO_HYPERVISOR, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK),
+        "attach": _VIRTUAL_DISK,
+        "aio": _VIRTUAL_DISK,
+        "iothread": replace(_VIRTUAL_DISK, harmless=(False,)),
         "target": Row(
             loopback="the loopback lab serves with iotax; name the endpoint of another server under protocol",
             hosts="the hosts lab serves with iotax; name the endpoint of another server under protocol",

@@ -10,6 +10,7 @@ from pydantic import Field, model_serializer
 from iotax.protocols import knowing, of_family, with_paths
 from iotax.study.endpoint import Endpoint, portals_of
 from iotax.study.fields import (
+    Aio,
     Attach,
     BitRate,
     Duration,
@@ -33,6 +34,8 @@ _USUAL = {
     "keep_alive": None,
     "path_retry": "when-safe",
     "replacement_timeout": None,
+    "aio": "native",
+    "iothread": False,
 }
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
@@ -73,6 +76,12 @@ setting), iscsi and fcp in the sim lab (default: no limit)."""
     attach: Attach = "guest"
     """Who is the initiator. guest: the guest's kernel. vduse: the same, below QEMU's block layer and a virtual disk. \
 Other values: the hypervisor, which gives the guest a disk behind this controller (a datastore)."""
+    aio: Aio = "native"
+    """How QEMU's block layer does the I/O of a virtual disk above a kernel's initiator (`attach: vduse`): Linux AIO \
+(native), worker threads, or io_uring."""
+    iothread: bool = False
+    """Whether QEMU serves a datastore's disk in a thread of its own, instead of in its main loop: with `attach:` \
+virtio-blk or virtio-scsi."""
     target: Target = "kernel"
     """The target. kernel: knfsd, LIO or nvmet. Other values: a program in the storage guest: ganesha (NFS), tgt \
 (iSCSI), iotax (nfs3, nfs4.1, iscsi, nvme-tcp), or the path of your own build of SPDK's nvmf_tgt (nvme-tcp), which \
@@ -183,8 +192,10 @@ def refused(
         yield from _refused_clients(protocol, topology, guests, clients)
     yield from _refused_target_kernel(protocol, topology, guests)
     if topology.by_hypervisor:
+        yield from _refused_virtual_disk(topology)
         yield from _refused_datastore(topology)
         return
+    yield from _refused_virtual_disk(topology)
     if topology.attach == "vduse" and protocol == "local":
         yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
@@ -323,14 +334,27 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
             yield name, "several clients have a link each to the kernel's targets; leave this out or say `clients: 1`"
 
 
+_NO_DISK = "there is no virtual disk"
+_WITH_IOTHREAD = ("virtio-blk", "virtio-scsi")
+OF_A_DATASTORE = ("attach", "iothread", "target", "kernel", "target_kernel")
+"""What a disk that the hypervisor attaches can have."""
+
+
+def _refused_virtual_disk(topology: Topology) -> Iterator[tuple[str, str]]:
+    if topology.iothread and topology.attach not in _WITH_IOTHREAD:
+        reason = _NO_DISK if topology.attach == "guest" else f"QEMU's {topology.attach} has none"
+        yield "iothread", f"{reason}; say `attach: {' or '.join(_WITH_IOTHREAD)}`"
+    if topology.aio != Topology().aio and topology.attach != "vduse":
+        reason = "QEMU's own initiators use sockets" if topology.by_hypervisor else _NO_DISK
+        yield "aio", f"{reason}; say `attach: vduse`"
+
+
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     default = Topology()
     if topology.target != "kernel":
         yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name not in ("attach", "target", "kernel", "target_kernel") and getattr(topology, name) != getattr(
-            default, name
-        ):
+        if name not in (*OF_A_DATASTORE, "aio") and getattr(topology, name) != getattr(default, name):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
 
 

@@ -37,6 +37,8 @@ REFUSED = {
     "kernel-patterns": "loads with iotax only",
     "path-loss": "the sim lab has `path_failures:`",
     "kernel-releases": "a simulation runs no kernel",
+    "virtual-disks": "simulated guests reach the target themselves",
+    "virtual-disks-aio": "simulated guests reach the target themselves",
     "targets-exact": "the simulated targets are iotax's own",
 }
 

@@ -103,6 +103,38 @@ def test_datastores_carry_verified_data_and_what_cannot_be_attached_fails_alone(
         )
 
 
+SERVED = """\
+name: served
+question: Is a virtual disk served as asked?
+lab: {vm: {accelerator: tcg, clock: icount}}
+volume: {size: 4MiB, refill: block}
+factors:
+  protocol:
+    threads: {protocol: nvme-tcp, attach: vduse, aio: threads}
+    io_uring: {protocol: nvme-tcp, attach: vduse, aio: io_uring}
+    virtio-blk apart: {protocol: iscsi, attach: virtio-blk, iothread: true}
+    virtio-scsi apart: {protocol: iscsi, attach: virtio-scsi, iothread: true}
+    virtio-scsi: {protocol: iscsi, attach: virtio-scsi}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1}
+baseline: {protocol: virtio-scsi}
+"""
+
+
+def test_a_virtual_disk_is_served_in_the_way_and_the_thread_that_a_study_says(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, SERVED) as running:
+        said = running.communicate(timeout=380)[0]
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    assert all(each.result is not None and is_verified(each.result) for each in attempts.values()), said
+    found = {name: each.connected.found for name, each in attempts.items() if each.connected}
+    assert {name: found[name]["aio"] for name in ("threads", "io_uring")} == {
+        "threads": "threads",
+        "io_uring": "io_uring",
+    }
+    assert machines_of(tmp_path) == []
+
+
 FIBRE_CHANNEL = {each: each for each in ("fcp", "fcp-loop", "fc-nvme")}
 FILES = {each: each for each in ("nfs3", "nfs4.1")}
 RDMA = {each: each for each in ("iser", "nvme-rdma")}

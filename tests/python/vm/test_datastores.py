@@ -27,6 +27,7 @@ from iotax.study import Settings
 from iotax.study.endpoint import Endpoint
 from iotax.study.model import Connection, Load, Topology, Volume
 from iotax.study.read import read_study
+from iotax.study.topology import refused
 from waits import wait_for
 
 from .fakes import answer_lines, write_program
@@ -67,6 +68,26 @@ def test_what_a_hypervisor_cannot_attach_is_said(asked: Settings, guests: int, r
 )
 def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
     assert datastore.obstacle(asked, 2, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("topology", "reason"),
+    [
+        ({"attach": "pvscsi", "iothread": True}, "iothread: QEMU's pvscsi has none"),
+        ({"attach": "guest", "iothread": True}, "iothread: there is no virtual disk"),
+        ({"attach": "virtio-blk", "aio": "threads"}, "aio: QEMU's own initiators use sockets"),
+        ({"attach": "guest", "aio": "io_uring"}, "aio: there is no virtual disk; say `attach: vduse`"),
+        ({"attach": "virtio-scsi", "iothread": True}, ""),
+        (
+            {"attach": "vduse", "iothread": True},
+            "iothread: QEMU's vduse has none; say `attach: virtio-blk or virtio-scsi`",
+        ),
+        ({"attach": "vduse", "aio": "threads"}, ""),
+    ],
+)
+def test_only_a_virtual_disk_that_can_have_it_is_served_in_another_way(topology: dict[str, Any], reason: str) -> None:
+    said = [f"{name}: {why}" for name, why in refused("iscsi", Topology.model_validate(topology), {}, 2, 1, 1)]
+    assert [each.startswith(reason) for each in said] == [True] * bool(reason), said
 
 
 ABOVE = """\

@@ -21,6 +21,7 @@ from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.qmp import QmpError, QmpLost
 from iotax.study import Settings
 from iotax.study.model import Topology
+from iotax.study.topology import OF_A_DATASTORE
 
 _IQN = "iqn.2026-11.io.iotax:kernel"
 _INITIATOR_IQN = "iqn.2026-11.io.iotax:hypervisor"
@@ -35,6 +36,8 @@ _SAID = {
     "blockdev-del": "QEMU's initiator does not let go",
     "device_add": "QEMU adds no device",
     "netdev_add": "QEMU forwards no port",
+    "object-add": "QEMU starts no I/O thread",
+    "object-del": "QEMU's I/O thread does not end",
 }
 
 DRIVERS = {"iscsi": "iscsi", "nfs3": "nfs"}
@@ -91,7 +94,7 @@ def obstacle(settings: Settings, guests: int, unavailable: Mapping[str, str]) ->
 def _shaped(topology: Topology) -> str | None:
     """A setting of the guest's link or initiator that is not at its default."""
     usual = Topology()
-    fields = (name for name in Topology.model_fields if name not in ("attach", "target", "kernel"))
+    fields = (name for name in Topology.model_fields if name not in OF_A_DATASTORE)
     return next((name for name in fields if getattr(topology, name) != getattr(usual, name)), None)
 
 
@@ -111,10 +114,10 @@ def ports_taken(settings: Settings) -> str | None:
     return None
 
 
-def above(guest: Guest, path: str) -> tuple[str, int]:
+def above(guest: Guest, environment: str, path: str) -> tuple[str, int]:
     """A virtual disk above the path of the guest's own initiator: its path, and the process that serves it. Raises
     VmFault and StepFailed."""
-    said = guest.run(f". /lab/controllers.sh; vduse_up {path}")
+    said = guest.run(f"{environment}. /lab/controllers.sh; vduse_up {path}")
     daemon, disk = (line.partition("=")[2] for line in said[-2:])
     return disk, int(daemon)
 
@@ -136,7 +139,7 @@ class Datastore:
         self._guests = guests
         self._forwarded: dict[str, int] = {}
         self._plugged: list[str] = []
-        self._opened = False
+        self._opened = self._has_thread = False
 
     def attach(self, settings: Settings) -> str:
         """The disk's path in the guest; the target is up. Raises VmFault and StepFailed."""
@@ -145,12 +148,16 @@ class Datastore:
         port = self._forward(settings)
         self._command("initiator", "blockdev-add", _block_node(port, settings))
         self._opened = True
+        thread = {}
+        if settings.topology.iothread:
+            self._command("initiator", "object-add", {"qom-type": "iothread", "id": "thread"})
+            self._has_thread, thread = True, {"iothread": "thread"}
         if disk.controller:
-            self._plug({"driver": disk.controller, "id": "controller"})
+            self._plug({"driver": disk.controller, "id": "controller"} | thread)
             self._plug({"driver": disk.disk, "id": "disk", "drive": "volume", "bus": "controller.0"})
         else:
             serial = {"serial": "iotax"} if disk.disk == "nvme" else {}
-            self._plug({"driver": disk.disk, "id": "disk", "drive": "volume"} | serial)
+            self._plug({"driver": disk.disk, "id": "disk", "drive": "volume"} | serial | thread)
         modules = " ".join(recipe.CONTROLLERS[controller].modules)
         said = guest.run(f". /lab/controllers.sh; disk_up '{modules}' '{disk.pattern}'")
         return said[-1].removeprefix("DEVICE=")
@@ -162,6 +169,9 @@ class Datastore:
         if self._opened:
             self._command("initiator", "blockdev-del", {"node-name": "volume"})
             self._opened = False
+        if self._has_thread:
+            self._command("initiator", "object-del", {"id": "thread"})
+            self._has_thread = False
 
     def _plug(self, device: dict[str, Any]) -> None:
         self._command("initiator", "device_add", device)

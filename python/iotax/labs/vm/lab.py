@@ -525,7 +525,7 @@ class VmLab(Lab):
             if not path:
                 raise StepFailed(0, f"{protocol} came up but named no device")
             if settings.topology.attach == "vduse":
-                path, daemon = datastore.above(guest, path)
+                path, daemon = datastore.above(guest, own, path)
                 daemons.append(daemon)
             paths.append(path)
             found = topology.facts_of(guest.run(f"{own}facts_of {protocol}") + served)

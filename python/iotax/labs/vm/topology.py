@@ -50,6 +50,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"KEEP_ALIVE={_seconds(topology.keep_alive)}",
         f"REPLACEMENT_TIMEOUT={_seconds(topology.replacement_timeout)}",
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
+        f"AIO={topology.aio}",
         f"SERVER={kind_of(topology.target) if topology.target != 'kernel' else ''}",
         f"SERVER_PROGRAM={own_target(Path(topology.target)) if '/' in topology.target else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
@@ -80,9 +81,13 @@ def facts_of(lines: Iterable[str]) -> dict[str, str]:
     return found
 
 
+_QEMUS = ("attach", "iothread")
+"""What no kernel reports: QEMU refuses what it cannot do."""
+
+
 def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
     """What was asked for and the guests' kernels do not have. A default that they do not report does not matter."""
-    asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name != "attach"}
+    asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name not in _QEMUS}
     asked["target"] = kind_of(settings.topology.target)
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
     if "target_kernel" in facts:

@@ -18,7 +18,7 @@ forwarding_up() {
 }
 
 # vduse_up PATH: what the guest's own kernel has at PATH, a block device or a file, as a disk again, as a hypervisor
-# shows it to its guest: QEMU's storage daemon opens it past the page cache and serves it by VDUSE.
+# shows it to its guest: QEMU's storage daemon opens it past the page cache, as AIO says, and serves it by VDUSE.
 VDUSE=iotax STORAGE_DAEMON=/run/storage-daemon
 vduse_up() {
     load vduse virtio_vdpa virtio_blk
@@ -27,12 +27,17 @@ vduse_up() {
     _driver=host_device
     [ -b "$1" ] || _driver=file
     qemu-storage-daemon --daemonize --pidfile $STORAGE_DAEMON.pid \
-        --blockdev "$_driver,node-name=volume,filename=$1,cache.direct=on,aio=native" \
+        --blockdev "$_driver,node-name=volume,filename=$1,cache.direct=on,aio=$AIO" \
         --export "vduse-blk,id=disk,node-name=volume,name=$VDUSE,writable=on" >$STORAGE_DAEMON.log 2>&1 ||
         die "QEMU's storage daemon: $(cat $STORAGE_DAEMON.log)"
     echo "DAEMON=$(cat $STORAGE_DAEMON.pid)"
     vdpa dev add name $VDUSE mgmtdev vduse >$STORAGE_DAEMON.log 2>&1 || die "vdpa: $(cat $STORAGE_DAEMON.log)"
     block_device '/dev/vd?' || die "no disk came out of VDUSE"
+}
+
+# vduse_facts: what the storage daemon was started with; it ends where it cannot have it.
+vduse_facts() {
+    fact aio "$(tr '\0' ' ' </proc/$(cat $STORAGE_DAEMON.pid)/cmdline | sed 's/.*,aio=\([a-z_]*\).*/\1/')"
 }
 
 # vduse_down: also where it is up by half, or not at all.

@@ -17,6 +17,7 @@ facts_of() {
     case "$1" in
     iscsi | fcp) [ "${PATHS:-1}" = 1 ] || multipath_facts ;;
     esac
+    [ "$ATTACH" != vduse ] || { . /lab/controllers.sh && vduse_facts; }
 }
 
 # target_facts PROTOCOL: the target's kernel, and who listens there, by the name that a study gives it.
