@@ -1,4 +1,5 @@
-"""What DiskSpd prints by default (`-Rtext`), as the XML that it would have written."""
+"""What DiskSpd prints by default (`-Rtext`), as the XML that it would have written. DiskSpd for Linux prints nearly the
+same of each job of a run."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from pathlib import Path
 from iotax.imports.problems import Unreadable, number, runs_of, whole
 
 _BEGIN = re.compile(r"^Command Line:|^Input parameters:")
-_SPAN = re.compile(r"^Results for timespan (\d+):")
-_ANY_RESULT = re.compile(r"^actual test time:|interrupted before the measurements began")
+_SPAN = re.compile(r"^Results for (?:timespan|job) (\d+):")
+_ANY_RESULT = re.compile(r"^(?:actual )?test time:|interrupted before the measurements began")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_CPU = re.compile(r"^(?P<name>[\sPE\d|]*?(?:\d+|avg\.))\s*\|(?P<shares>(?:\s*[\d.]+%\s*\|?){4})\s*$")
+_CPU = re.compile(r"^(?P<name>[\sPE\d|]*?(?:\d+|avg[.:]))\s*\|?(?P<shares>(?:\s*[\d.]+%\s*\|?){4,5})\s*$")
+_CPU_COLUMNS = ("UsagePercent", "UserPercent", "KernelPercent", "IdlePercent")
+_CPU_COLUMNS_OF_LINUX = ("UsagePercent", "UserPercent", "KernelPercent", "WaitPercent", "IdlePercent")
 _PERCENTILE = re.compile(
     r"^\s*(?P<name>min|max|[\d.]+th|\d{1,2}-nines?)\s*\|(?P<read>[^|]+)\|(?P<write>[^|]+)\|(?P<total>[^|]+)$"
 )
@@ -58,7 +61,7 @@ def _profile(spans: Xml.Element, lines: Sequence[str]) -> None:
     span: Xml.Element | None = None
     targets = target = None
     for content in map(str.strip, lines):
-        if re.match(r"timespan:\s+\d+", content):
+        if re.match(r"(?:timespan|job):\s+\d+", content):
             span = _add(spans, "TimeSpan")
             targets, target = _add(span, "Targets"), None
         elif span is None or targets is None:
@@ -109,7 +112,7 @@ def _span(path: Path, lines: Sequence[str], start: int) -> Xml.Element:
     """The result of a time span, whose first line is `start`."""
     span = Xml.Element("TimeSpan")
     latency: Xml.Element | None = None
-    section, columns = "", []
+    section, columns, threads = "", [], 0
     target = _add(_add(span, "Thread"), "Target")
     cpus = _add(span, "CpuUtilization")
     seconds: str | None = None
@@ -117,12 +120,14 @@ def _span(path: Path, lines: Sequence[str], start: int) -> Xml.Element:
         if _INTERRUPTED in content:
             _add(span, "Error", _INTERRUPTED)
             return span
-        if found := re.match(r"actual test time:\s*([\d.,]+)s", content):
+        if found := re.match(r"(?:actual )?test time:\s*([\d.,]+)s", content):
             seconds = found[1]
         elif content.strip() in ("Total IO", "Read IO", "Write IO"):
-            section = content.split()[0]
+            section, threads = content.split()[0], 0
         elif content.startswith("thread |"):
-            columns = [each.strip() for each in content.split("|")]
+            columns = [each.strip().removesuffix("(ms)") for each in content.split("|")]
+        elif section == "Write" and re.match(r"\s*\d+ \|", content):
+            threads += 1
         elif content.startswith("total:") and section in ("Read", "Write"):
             cells = ["total", *content.removeprefix("total:").split("|")]
             values = dict(zip(columns, (each.strip() for each in cells), strict=False))
@@ -135,8 +140,11 @@ def _span(path: Path, lines: Sequence[str], start: int) -> Xml.Element:
         elif content.lower().startswith("total latency distribution"):
             latency = _add(span, "Latency") if latency is None else latency
             section = "Latency"
-        elif section == "Latency" and latency is not None and (found := _PERCENTILE.match(content)):
-            latency.append(_bucket(path, line, found))
+        elif section == "Write" and latency is not None and content.startswith("  %-ile |"):
+            section = "Latency of Linux"
+        elif section.startswith("Latency") and latency is not None and (found := _PERCENTILE.match(content)):
+            bucket = _bucket(path, line, found)
+            latency.append(_merged_once(bucket, threads) if section == "Latency of Linux" else bucket)
         elif not section and (found := _CPU.match(content)):
             _cpu(path, line, cpus, found)
     if seconds is None:
@@ -160,6 +168,19 @@ def _bucket(path: Path, line: int, found: re.Match[str]) -> Xml.Element:
     return bucket
 
 
+def _merged_once(bucket: Xml.Element, threads: int) -> Xml.Element:
+    """DiskSpd for Linux counts the first threads' I/Os several times in its column of reads and writes together: that
+    column is kept for one thread, and replaced if all I/Os have one direction."""
+    total = bucket.find("TotalMilliseconds")
+    one_way = [each for each in bucket if each.tag in ("ReadMilliseconds", "WriteMilliseconds")]
+    if total is not None and threads > 1:
+        if len(one_way) == 1:
+            total.text = one_way[0].text
+        else:
+            bucket.remove(total)
+    return bucket
+
+
 def _percent(name: str) -> float:
     if name in ("min", "max"):
         return 0.0 if name == "min" else 100.0
@@ -170,10 +191,11 @@ def _percent(name: str) -> float:
 
 def _cpu(path: Path, line: int, cpus: Xml.Element, found: re.Match[str]) -> None:
     """Of one processor, or of all of them."""
-    whole_of = "avg." in found["name"]
+    whole_of = "avg" in found["name"]
     element = _add(cpus, "Average" if whole_of else "CPU")
     shares = re.findall(r"[\d.,]+(?=%)", found["shares"])
-    for name, share in zip(("UsagePercent", "UserPercent", "KernelPercent", "IdlePercent"), shares, strict=False):
+    names = _CPU_COLUMNS if len(shares) == len(_CPU_COLUMNS) else _CPU_COLUMNS_OF_LINUX
+    for name, share in zip(names, shares, strict=True):
         number(path, share.replace(",", "."), line=line, at="CPU")
         _add(element, name, share)
 

@@ -434,6 +434,36 @@ def test_what_diskspd_prints_is_read(tmp_path: Path) -> None:
         read("diskspd", tmp_path / "cut.txt", DISKSPD_TEXT.partition("Write IO")[0])
 
 
+def test_what_diskspd_for_linux_prints_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "real" / "diskspd-for-linux-aa21cf9.txt").read_text()
+    (measured,), _ = read("diskspd", tmp_path / "out.txt", text)
+    result = measured.result([])
+    assert (result.read.ios, result.write.ios, measured.warmup_ns) == (61_231, 20_342, 10**9)
+    assert result.rate_bytes_per_s == pytest.approx(27_191 * 4096, rel=1e-5)
+    assert result.latency_mean_ns == pytest.approx(294_000, rel=0.01)
+    assert (result.read.percentile_ns(99), result.write.percentile_ns(99)) == (116_000, 194_000)
+    assert (measured.settings["block_size"], measured.settings["write"], measured.settings["access"]) == (
+        4096,
+        25,
+        "random",
+    )
+    assert (measured.workers, measured.per_worker) == (2, 4)
+    # Two processors were busy for 3 s.
+    assert result.cpu_per_io_ns("initiator") == pytest.approx(6e9 / 81_573)
+    # It counts I/Os of the first threads several times in its percentiles of reads and writes together.
+    assert result.own_percentiles == {}
+
+
+def test_percentiles_of_one_thread_or_one_direction_are_kept(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "real" / "diskspd-for-linux-aa21cf9.txt").read_text()
+    second_thread = re.compile(r"^     1 \|.*img.*\n", re.MULTILINE)
+    (one_thread,), _ = read("diskspd", tmp_path / "one.txt", second_thread.sub("", text))
+    assert one_thread.result([]).own_percentiles[99.0] == 143_000
+    reads = re.sub(r"(?m)^(.{7} \| [^|]+) \| [^|]+ \| ([^|]+)$", r"\1 |        N/A | \2", text)
+    (one_way,), _ = read("diskspd", tmp_path / "reads.txt", reads)
+    assert one_way.result([]).own_percentiles[99.0] == 116_000
+
+
 def test_file_system_workloads_of_vdbench_are_read(tmp_path: Path) -> None:
     (measured,), notes = read("vdbench", tmp_path / "flatfile.html", VDBENCH_FILES)
     result = measured.result([])
