@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, TextIO
 
@@ -255,11 +256,7 @@ class PlainDisplay(Display):
             return
         is_last = clock.done == clock.total
         if self._under_way == attempt.trial.id and (is_last or self._is_due()):
-            measured = (
-                f"{show_rate(result.rate_iops)} {result.rate_unit}, p50 {show_time(result.latency_ns(50))}, "
-                f"p99 {show_time(result.latency_ns(99))}"
-            )
-            self._tell(clock, attempt.trial.id, measured)
+            self._tell(clock, attempt.trial.id, ", ".join(_measured(result)))
         elif self._under_way != attempt.trial.id and clock.between and (is_last or self._is_due()):
             self._tell(clock, self._under_way, "done")
 
@@ -298,6 +295,14 @@ def _place(under_way: str, sample: Sample | None) -> str:
     if sample is None or not sample.trial:
         return under_way
     return f"{under_way}, round {sample.round}, {sample.trial.rpartition('/')[0]}"
+
+
+def _measured(result: TrialResult) -> Iterator[str]:
+    """Latencies only where they are known: of a command's result they may not be."""
+    yield f"{show_rate(result.rate_iops)} {result.rate_unit}"
+    for percent in (50, 99):
+        if not math.isnan(latency_ns := result.latency_ns(percent)):
+            yield f"p{percent} {show_time(latency_ns)}"
 
 
 def _describe(sample: Sample | None) -> list[str]:

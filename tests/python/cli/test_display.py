@@ -15,7 +15,7 @@ from iotax.design import Plan, plan
 from iotax.expected import Clock
 from iotax.labs.base import Sample, Step
 from iotax.study.read import load_study
-from iotax.trial import Attempt, CpuUse, Direction, Outstanding, TrialResult, Window
+from iotax.trial import Attempt, CpuUse, Direction, Histogram, Outstanding, TrialResult, Window
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +101,20 @@ def test_a_log_gets_few_lines_and_no_control_characters(planned: Plan) -> None:
         f"{planned.trials[2].id}: trying again.",
         f"8/8 {last}: 1.00k IOPS, p50 20.0 µs, p99 20.0 µs; about 0 s left",
     ]
+
+
+def test_a_log_leaves_out_latencies_that_a_result_does_not_have(planned: Plan) -> None:
+    out, trial, known = io.StringIO(), planned.trials[0], result(1000)
+    without = known.read.model_copy(update={"latency": "mean", "histogram": Histogram()})
+    shown = PlainDisplay(Console(file=out, width=120))
+    shown.planned(planned, list(planned.trials), resumed=False)
+    shown.started([trial], 1)
+    told = known.model_copy(update={"read": without})
+    shown.ended(
+        Attempt(trial=trial, number=1, status="done", reason="", started_unix_ns=0, ended_unix_ns=1, result=told)
+    )
+    shown.close()
+    assert f"1/8 {trial.id}: 1.00k IOPS; about" in out.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
