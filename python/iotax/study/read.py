@@ -23,6 +23,10 @@ from iotax.study.setup import Setup
 from iotax.study.source import Document, Mark, Place, Problem, StudyError, read_yaml
 
 
+_SOME_ENDPOINT = "iscsi://192.0.2.1/iqn.2001-05.org.example:any/0"
+"""In place of one that is malformed."""
+
+
 def builtin_studies() -> dict[str, str]:
     """Name → YAML of the studies that come with iotax."""
     folder = resources.files("iotax.studies")
@@ -96,7 +100,10 @@ def read_study(name: str, text: str, folder: Path) -> Study:
         seen = {problem.place[:length] for problem in problems for length in range(1, len(problem.place) + 1)}
         problems += [each for each in _pydantic_problems(error, document) if each.place not in seen]
     if study is not None:
-        problems += [Problem(document.mark(place), place, message) for place, message in broken_rules(study)]
+        # A place with an error has a stand-in, of which the rules know nothing useful.
+        wrong = {problem.place for problem in problems}
+        broken = ((place, message) for place, message in broken_rules(study) if place not in wrong)
+        problems += [Problem(document.mark(place), place, message) for place, message in broken]
     else:
         problems += _baseline_problems(document, {problem.place for problem in problems})
     if problems or study is None:
@@ -159,8 +166,12 @@ def _factor_problems(document: Document) -> list[Problem]:
 
 def _served(document: Document) -> tuple[str, ...]:
     """The protocols that the study's lab serves itself."""
+    return KERNEL if _has_lab(document, "vm") else EMBEDDED
+
+
+def _has_lab(document: Document, name: str) -> bool:
     lab = document.data.get("lab")
-    return KERNEL if lab == "vm" or (isinstance(lab, dict) and "vm" in lab) else EMBEDDED
+    return lab == name or (isinstance(lab, dict) and name in lab)
 
 
 def _protocol_message(level: object, served: tuple[str, ...]) -> str:
@@ -244,9 +255,10 @@ def _settle_endpoint(document: Document, holder: dict, place: Place, folder: Pat
     try:
         endpoint = parse_endpoint(target if isinstance(target, str) else "", folder)
     except ValueError as error:
-        near = _nearest(target, _served(document))
+        near = "" if isinstance(target, str) and "/" in target else _nearest(target, _served(document))
         problems.append(Problem(document.mark(place), place, f"{_show(target)}{near}: {error}"))
-        holder[name] = EMBEDDED[-1]  # so that the rest of the study can still be judged
+        # So that the rest of the study can still be judged; on hosts a protocol without an endpoint needs a target.
+        holder[name] = _SOME_ENDPOINT if _has_lab(document, "hosts") else EMBEDDED[-1]
     else:
         holder[name] = endpoint.uri or endpoint.protocol
 

@@ -47,7 +47,7 @@ block_size, read, random, shared, outstanding, workers, threads, clients, workin
 durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, delay, burn, volumes, servers, service, \
 distribution, p99, collect, collect_every, seek, rpm, cache, destage, parity, raid_group, initiator, header_digest, \
 data_digest, polling, chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, path_retry, \
-nconnect, io_queues, queue_depth, attach, target, kernel, target_kernel, encryption, keep_alive, \
+nconnect, io_queues, queue_depth, attach, aio, iothread, target, kernel, target_kernel, encryption, keep_alive, \
 replacement_timeout, costs, vms, luns, adapter_depth, credits, loss, \
 port_buffer, coalesce, switches, trunk_rate, trunk_credits, paths_to, interconnect_rate, interconnect_delay, \
 interconnect_cpu, takeover
@@ -178,6 +178,13 @@ def test_an_endpoint_that_is_none_is_explained(target: str, expected: str) -> No
     [line] = said(GOOD.replace("[local, iscsi]", f'{{a: "{target}", iscsi: iscsi}}'))
     assert line.startswith("s.yaml:4:14: factors.protocol.a: ")
     assert expected in line
+
+
+@pytest.mark.parametrize("target", ["nvme-tcp://10.0.0.5/", "guest-disk://", "kernel:nfs://10.0.0.5"])
+def test_an_endpoint_that_is_none_on_hosts_has_one_error(target: str) -> None:
+    text = GOOD.replace("[local, iscsi]", f'{{a: "{target}", iscsi: "iscsi://host/iqn.2001-05.org.x:y/0"}}')
+    [line] = said(f"{text}lab: {{hosts: {{initiators: [{{name: h1, address: 192.0.2.1}}]}}}}\nvolume: {{size: 1GiB}}\n")
+    assert line.startswith(f"s.yaml:4:14: factors.protocol.a: '{target}': the ")
 
 
 def test_a_study_that_is_no_mapping_is_refused() -> None:
