@@ -1,7 +1,9 @@
 //! The run's clock: `CLOCK_MONOTONIC`, counted from the run's start.
 
+use std::time::Duration;
+
 use iotax_proto::Instant;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Returns `Instant`s of one run. All copies share one start, so threads of a run agree.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,12 @@ impl Clock {
     pub fn with_wall_of_now(self) -> Self {
         let now = self.now();
         Self { start_unix_ns: read_ns(ClockId::Realtime).saturating_sub(now.0), ..self }
+    }
+
+    /// Length of the clock's steps: 1 ns, or several milliseconds if the kernel found no clock but its timer interrupt.
+    pub fn step() -> Duration {
+        let time = clock_getres(ClockId::Monotonic);
+        Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
     }
 
     /// `CLOCK_MONOTONIC` at an instant of this run: comparable between processes of one machine.

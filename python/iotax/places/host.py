@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +12,6 @@ from secrets import token_hex
 
 from iotax.places.base import FOLDER, Binary, Event, HostFault, Place, Task
 from iotax.study.hosts import Host
-from iotax.units import format_size
 
 _LINES_S = 15
 
@@ -88,8 +88,8 @@ class ReachedHost(HostPlace):
             except OSError as error:
                 with contextlib.suppress(HostFault):
                     await self.run(f"rm -f {part}; rmdir {FOLDER} 2>/dev/null")
-                size = format_size(binary.path.stat().st_size)
-                said = f"the engine cannot be copied: {error}; it takes {size} there"
+                size_mib = math.ceil(binary.path.stat().st_size / (1 << 20))
+                said = f"the engine ({size_mib} MiB) cannot be copied: {error}"
                 raise HostFault(self.name, said, "io") from error
             if not (await self.run(f"sha256sum {part}")).startswith(binary.digest):
                 await self.run(f"rm -f {part}")

@@ -101,6 +101,8 @@ class SshHost(ReachedHost):
         try:
             async with connection.start_sftp_client() as sftp:
                 await sftp.put(str(binary.path), path)
+        except asyncssh.ChannelOpenError:
+            raise OSError("its SSH server has no SFTP; add `Subsystem sftp internal-sftp` to sshd_config") from None
         except asyncssh.Error as error:
             raise OSError(_said(error)) from error
 

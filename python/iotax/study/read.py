@@ -22,7 +22,6 @@ from iotax.study.service_times import settle_service_times
 from iotax.study.setup import Setup
 from iotax.study.source import Document, Mark, Place, Problem, StudyError, read_yaml
 
-
 _SOME_ENDPOINT = "iscsi://192.0.2.1/iqn.2001-05.org.example:any/0"
 """In place of one that is malformed."""
 

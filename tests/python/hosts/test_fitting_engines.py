@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("asyncssh", reason="the extra `hosts` is not installed")
 
+import asyncssh
+
 from iotax.places import Binary, HostFault
 from iotax.places.fits import Needs, needs_of
 from iotax.places.ssh import SshHost
@@ -104,3 +106,32 @@ def test_a_copy_that_another_host_put_there_is_judged_too(tmp_path: Path) -> Non
     static = Binary(program(tmp_path / "static", 62))
     with pytest.raises(HostFault, match=r"^h1: the copied engine does not run there: engine failed: version"):
         asyncio.run(Old(copied=static.digest).install(static))
+
+
+class _Anyone(asyncssh.SSHServer):
+    def begin_auth(self, username: str) -> bool:
+        del username
+        return False
+
+
+class _Reached(SshHost):
+    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+        super().__init__(Host(name="h1"), asyncio.Semaphore(1))
+        self._reached = connection
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        return self._reached
+
+
+def test_a_host_without_sftp_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "engine").write_bytes(b"engine")
+
+    async def put() -> None:
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        server = await asyncssh.create_server(_Anyone, "127.0.0.1", 0, server_host_keys=[key])
+        asked = {"known_hosts": None, "username": "x", "config": None, "client_keys": None}
+        async with server, asyncssh.connect("127.0.0.1", server.get_port(), **asked) as connection:
+            await _Reached(connection)._put(Binary(tmp_path / "engine"), "there")
+
+    with pytest.raises(OSError, match="its SSH server has no SFTP; add `Subsystem sftp internal-sftp` to sshd_config"):
+        asyncio.run(put())

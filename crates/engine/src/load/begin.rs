@@ -20,6 +20,22 @@ use crate::{
     secret,
 };
 
+/// Latencies of a clock with longer steps would be wrong.
+const CLOCK_STEP_MAX: Duration = Duration::from_micros(1);
+
+/// Fails if the machine's clock cannot measure latencies, as in a virtual machine without ACPI or a paravirtual clock.
+pub(super) fn require_fine_clock(step: Duration) -> Result<(), Failure> {
+    if step <= CLOCK_STEP_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "the machine's clock has steps of {step:?}, so latencies would be wrong: its kernel found no clock but the timer \
+         interrupt. Give a virtual machine ACPI or a paravirtual clock; `current_clocksource` under \
+         /sys/devices/system/clocksource/clocksource0 then names another one than jiffies",
+    );
+    Err(Failure::usage(message, "clock"))
+}
+
 pub(super) fn endpoint(document: &LoadDocument) -> Result<Endpoint, Failure> {
     let text = document.endpoint.as_deref().ok_or_else(|| Failure::usage("this task needs an endpoint", "endpoint"))?;
     Endpoint::parse(text)
@@ -210,6 +226,13 @@ mod tests {
         assert_eq!((random.share, random.random_percent), (1.0, 100.0));
         assert_eq!((sequential.share, sequential.random_percent), (2.0, 0.0));
         assert_eq!((sequential.block_size_bytes, sequential.read_percent), (8192, 70.0));
+    }
+
+    #[test]
+    fn a_clock_that_cannot_measure_latencies_is_refused() {
+        assert!(require_fine_clock(Duration::from_nanos(1)).is_ok());
+        let refused = require_fine_clock(Duration::from_millis(4)).unwrap_err();
+        assert!(refused.message.starts_with("the machine's clock has steps of 4ms"), "{}", refused.message);
     }
 
     #[test]

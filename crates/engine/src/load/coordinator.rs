@@ -33,6 +33,9 @@ const BEGIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let clock = Clock::start();
+    if matches!(document.task, Task::Check | Task::Run) {
+        begin::require_fine_clock(Clock::step())?;
+    }
     // Different for every run on a unit, because it is the time of the start.
     let mut configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
     let endpoint = begin::endpoint(document)?;

@@ -48,6 +48,7 @@ const SLICES_MAX: usize = 1 << 20;
 pub(crate) fn run() -> Result<(), Failure> {
     let document: SessionDocument = input::read_document()?;
     check(&document)?;
+    begin::require_fine_clock(Clock::step())?;
     let commands = Commands::follow(document.lease_ns);
     let start = document.start;
     let mut session = Session::prepare(document, Clock::start())?;
