@@ -13,6 +13,8 @@ from iotax.study import Settings
 from iotax.study.topology import OVER_TCP
 
 _SECRET_BYTES = 32
+_MADE_BY_STORAGE = ("krb5p", "tls")
+"""What has keys that no secret of the lab tells."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Links:
             _End(self._storage, environment, 1),
             *(_End(guest, own, 2) for guest, own in initiators),
         ]
-        if self._kind == "krb5p":
-            self._with_kerberos()
+        if self._kind in _MADE_BY_STORAGE:
+            self._made_by_storage()
             return
         if self._kind == "ipsec":
             said = [f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "] * len(self._ends)
@@ -55,14 +57,14 @@ class Links:
         for end, word in zip(self._ends, said, strict=True):
             end.guest.run(f"{end.environment}{word}encryption_up {end.host}")
 
-    def _with_kerberos(self) -> None:
+    def _made_by_storage(self) -> None:
         """The storage makes all keys, and each initiator is given its own."""
         storage, *initiators = self._ends
         secret = f"SECRET={secrets.token_hex(_SECRET_BYTES)}; "
         made = storage.guest.run(f"{storage.environment}{secret}encryption_up {storage.host}")
-        keytabs = [line.removeprefix("KEYTAB ") for line in made if line.startswith("KEYTAB ")]
-        for end, keytab in zip(initiators, keytabs, strict=True):
-            end.guest.run(f"{end.environment}KEYTAB={keytab}; encryption_up {end.host}")
+        given = [line.removeprefix("GIVE ") for line in made if line.startswith("GIVE ")]
+        for end, own in zip(initiators, given, strict=True):
+            end.guest.run(f"{end.environment}{own}; encryption_up {end.host}")
 
     def end(self) -> None:
         """The links are in plain text again. Raises VmFault and StepFailed."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from iotax.labs.vm import recipe
+from iotax.labs.vm import handshake, recipe
 from iotax.labs.vm.built import FCLOOP, VDUSE, Built, Source
 from iotax.labs.vm.built import modules as built_modules
 from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, new_entry, prune, sound
@@ -139,6 +139,8 @@ class _Ingredients:
     unavailable: dict[str, str] = field(default_factory=dict)
     """Parts whose programs cannot be had, with the reason."""
     own_targets: tuple[Path, ...] = ()
+    own_daemon: Path | None = None
+    """The user's own daemon for TLS, if the distribution has none."""
 
 
 def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Contents, report: Report) -> _Ingredients:
@@ -148,6 +150,12 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
     asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}
     asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
     asked |= {name: recipe.Part(programs=(program,)) for name, program in contents.generators}
+    own_daemon = None
+    if "tls" in asked and store.knows(handshake.PACKAGE):
+        program = (handshake.PACKAGE, handshake.PROGRAM)
+        asked["tls"] = replace(asked["tls"], programs=(*asked["tls"].programs, program))
+    elif "tls" in asked:
+        own_daemon = handshake.own_daemon()
     unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
     if contents.database:
         asked[recipe.DATABASE] = recipe.database(store.postgresql_package())
@@ -167,7 +175,8 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
         for source, wanted in ((FCLOOP, contents.fc_nvme), (VDUSE, recipe.VDUSE in parts))
         if any(name not in tree for name in source.names)
     }
-    return _Ingredients(packages, kernels, release, built, parts, unavailable, tuple(map(Path, contents.own_targets)))
+    own_targets = tuple(map(Path, contents.own_targets))
+    return _Ingredients(packages, kernels, release, built, parts, unavailable, own_targets, own_daemon)
 
 
 def _absence(store: Store, part: recipe.Part) -> str | None:
@@ -209,6 +218,8 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
     digest.update(engine.read_bytes())
     for program in made_of.own_targets:
         digest.update(f"{program}\n".encode() + own_program(program))
+    if made_of.own_daemon:
+        digest.update(f"{made_of.own_daemon}\n".encode() + own_program(made_of.own_daemon))
     for each in made_of.built.values():
         digest.update(b"".join(each.modules.values()) or each.reason.encode())
     return digest.hexdigest()[:24]
@@ -248,6 +259,8 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
         sources |= _run_here(image, engine, "iotax-engine", ENGINE)
         for program in made_of.own_targets:
             sources |= _run_here(image, program, program.name, own_target(program))
+        if made_of.own_daemon:
+            sources |= _run_here(image, made_of.own_daemon, handshake.PROGRAM, handshake.OWN_START)
         image.close()
     packed = _find_kernel(kernels, release)
     (entry / PACKED_KERNEL).write_bytes(packed)

@@ -107,8 +107,15 @@ ENCRYPTION: dict[str, Part] = {
             ("libnfsidmap1", "usr/lib/x86_64-linux-gnu/libnfsidmap/nsswitch.so"),
         ),
     ),
+    "tls": Part(
+        modules=(
+            *("tls", "nvme_keyring", "tcp_diag", "aesni_intel", "ghash_clmulni_intel"),
+            *("gcm", "ctr", "ccm", "ghash_generic", "chacha20poly1305"),
+        ),
+        programs=(("iproute2", "ip"), ("iproute2", "ss"), ("keyutils", "keyctl"), ("openssl", "openssl")),
+    ),
 }
-"""Tools that encrypt a link. In the image only if a study needs them."""
+"""Tools that encrypt a link; those of TLS without its daemon. In the image only if a study needs them."""
 
 VDUSE = "vduse"
 """The part with which a guest's kernel has a disk of its own as a hypervisor's guest has it."""

@@ -1,14 +1,17 @@
-# Encryption of the links under test: ENCRYPTION is ipsec, wireguard or krb5p (kerberos.sh), empty where there is none. A protocol's
+# Encryption of the links under test: ENCRYPTION is ipsec, wireguard, krb5p (kerberos.sh) or tls (tls.sh), empty where there is none. A protocol's
 # addresses stay the same: under WireGuard a tunnel has them, and the link below it has others.
 IP=/usr/bin/ip # busybox has an ip of its own that knows no IPsec
 CIPHER="rfc4106(gcm(aes))"
 WG_KEY=/run/wireguard.key$IN_STORAGE
 
-# encryption_up HOST: SECRET is for ipsec and krb5p, KEYTAB for an initiator with krb5p, PEERS (NUMBER=KEY of the other end of each
+# encryption_up HOST: SECRET is for ipsec and krb5p, what the storage guest gives an initiator for krb5p and tls, PEERS (NUMBER=KEY of the other end of each
 # link) for wireguard.
 encryption_up() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_up 1; return; }
-    [ "$ENCRYPTION" != krb5p ] || { kerberos_up $1; return; }
+    case "$ENCRYPTION" in
+    krb5p) kerberos_up $1; return ;;
+    tls) tls_up $1; return ;;
+    esac
     for path in $(paths); do ${ENCRYPTION}_up $path $1 $((3 - $1)); done
 }
 
@@ -59,6 +62,7 @@ encryption_down() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_down 1; return; }
     case "$ENCRYPTION" in
     krb5p) kerberos_down $1 ;;
+    tls) tls_down ;;
     ipsec) $IP xfrm policy flush && $IP xfrm state flush || die "ip xfrm flush" ;;
     wireguard)
         for path in $(paths); do
@@ -81,6 +85,8 @@ encrypted() {
             echo ipsec $_device $(security_bytes $_own $_other) $(security_bytes $_other $_own)
         elif by_kerberos; then
             echo krb5p $_device $(called_bytes)
+        elif by_tls $_other; then
+            echo tls $_device $(tls_bytes $_other)
         else
             echo none $_device 0 0
         fi
@@ -111,11 +117,18 @@ encryption_facts() {
         all = NR == 1 || all == kind ? kind : "none"
         read = read (NR > 1 ? "; " : "") "10.0." $1 ".1 by " $3 ", " $2 ", " $4 " bytes out, " $5 " in"
     } END { print "FACT encryption=" all; if (all != "none" || asked) print "FACT encryption_read=" read }'
-    [ "$ENCRYPTION" != ipsec ] || fact cipher "$(awk -v cipher="$CIPHER" \
-        '/^name/ { name = $3 } /^driver/ { driver = $3 } /^priority/ && name == cipher && $3 > most { most = $3; best = driver }
-         END { print best }' /proc/crypto)"
+    case "$ENCRYPTION" in
+    ipsec) fact cipher "$(driver_of "$CIPHER")" ;;
+    tls) fact cipher "$(tls_cipher $STORAGE) ($(driver_of "gcm(aes)"))" ;;
+    esac
     # The kernel takes no driver that may sleep.
     [ "$ENCRYPTION" != krb5p ] || fact cipher "$(awk \
         '/^name/ { name = $3 } /^driver/ { driver = $3 } /^priority/ { of = $3 }
          /^async/ && name == "cts(cbc(aes))" && $3 == "no" && of > most { most = of; best = driver } END { print best }' /proc/crypto)"
+}
+
+# driver_of CIPHER: the one that the kernel prefers.
+driver_of() {
+    awk -v cipher="$1" '/^name/ { name = $3 } /^driver/ { driver = $3 } /^priority/ && name == cipher && $3 > most { most = $3; best = driver }
+        END { print best }' /proc/crypto
 }

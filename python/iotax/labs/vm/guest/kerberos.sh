@@ -10,7 +10,7 @@ KRB5P=390005 # RPC_AUTH_GSS_KRB5P of Linux
 export KRB5RCACHENAME=none:
 export KRB5_CONFIG=$KERBEROS/krb5.conf KRB5_KDC_PROFILE=$KERBEROS/kdc.conf KRB5_KTNAME=$KERBEROS/keytab
 
-# kerberos_up HOST: the storage guest says a line `KEYTAB` for each link; an initiator is given KEYTAB, and the storage guest SECRET.
+# kerberos_up HOST: the storage guest says a line `GIVE` for each link; an initiator is given KEYTAB, and the storage guest SECRET.
 kerberos_up() {
     # Without them the kernel takes AES and SHA in C.
     modprobe -a aesni_intel sha1_ssse3 sha512_ssse3 2>/dev/null
@@ -35,7 +35,7 @@ END
         principal nfs/storage $KRB5_KTNAME
         for path in $(paths); do
             principal nfs/initiator$path $KERBEROS/initiator$path
-            echo "KEYTAB $(base64 $KERBEROS/initiator$path | tr -d '\n')"
+            echo "GIVE KEYTAB=$(base64 $KERBEROS/initiator$path | tr -d '\n')"
         done
         rpc.svcgssd -n 2>/run/kerberos.err || die "rpc.svcgssd: $(cat /run/kerberos.err)"
     else

@@ -5,18 +5,21 @@ VOLUME=/volume/data
 CONFIG=/sys/kernel/config
 
 initiator_iqn() { echo iqn.2026-11.io.iotax:initiator$1; }
+host_id() { echo 6f746178-0000-4000-8000-00000000000$(($1 + 1)); }
+host_nqn() { echo nqn.2014-08.org.nvmexpress:uuid:$(host_id $1); }
 
 # own_names: of several clients, each has a link and names of its own. CLIENT may be said after this file was read.
 own_names() {
     STORAGE=10.0.${CLIENT:-0}.1
     INITIATOR_IQN=$(initiator_iqn $CLIENT)
-    HOST_ID=6f746178-0000-4000-8000-00000000000$((${CLIENT:-0} + 1))
+    HOST_ID=$(host_id ${CLIENT:-0})
 }
 own_names
 
 . /lab/net.sh
 . /lab/encryption.sh
 . /lab/kerberos.sh
+. /lab/tls.sh
 . /lab/facts.sh
 
 die() {
@@ -72,7 +75,13 @@ volumes() { seq 0 $((${VOLUMES:-1} - 1)); }
 volume_of() { echo $VOLUME${1#0}; }
 
 # own_volume: the number of this client's.
-own_volume() { if [ "${VOLUMES:-1}" = 1 ]; then echo 0; else echo $CLIENT; fi; }
+own_volume() { volume_number $CLIENT; }
+
+# volume_number CLIENT
+volume_number() { if [ "${VOLUMES:-1}" = 1 ]; then echo 0; else echo $1; fi; }
+
+# nqn_of NUMBER: of the NVMe subsystem with that volume.
+nqn_of() { if [ "${VOLUMES:-1}" = 1 ]; then echo $NQN; else echo $NQN:$1; fi; }
 
 # volume_up SIZE_BYTES COUNT: the files that every protocol serves, in memory; one where COUNT is not given.
 volume_up() {

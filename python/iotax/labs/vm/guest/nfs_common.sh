@@ -66,7 +66,10 @@ nfs_initiator_up() {
     mkdir -p $_mount
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
-    [ "$ENCRYPTION" != krb5p ] || _options="$_options,sec=krb5p"
+    case "$ENCRYPTION" in
+    krb5p) _options="$_options,sec=krb5p" ;;
+    tls) _options="$_options,xprtsec=tls" ;;
+    esac
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     _own=$(own_volume) _export=/volume
     _file=data${_own#0}

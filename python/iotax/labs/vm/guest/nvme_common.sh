@@ -3,9 +3,6 @@ NVMET=$CONFIG/nvmet
 # Each transport has subsystems and ports of its own: several may be up at once.
 NVME_PORTS=0
 
-# nqn_of NUMBER: of the subsystem with that volume.
-nqn_of() { if [ "${VOLUMES:-1}" = 1 ]; then echo $NQN; else echo $NQN:$1; fi; }
-
 # subsystem_up: each volume as namespace 1 of a subsystem.
 subsystem_up() {
     for number in $(volumes); do
@@ -26,6 +23,8 @@ port_up() {
     echo "$3" >$_port/addr_adrfam
     echo "$4" >$_port/addr_traddr
     echo "$5" >$_port/addr_trsvcid
+    [ "$ENCRYPTION" != tls ] || { echo tls1.3 >$_port/addr_tsas && echo required >$_port/addr_treq; } ||
+        die "the NVMe target has no TLS"
     _nqn=$(nqn_of $(($1 - 1)))
     ln -s $NVMET/subsystems/$_nqn $_port/subsystems/$_nqn || die "the NVMe target cannot listen on $2 $4"
 }
@@ -44,12 +43,13 @@ nvme_target_down() {
 # its own for what the initiator sends within two and a half of its own, gives it up, and the initiator is away for ten. A kernel
 # takes its default for 0. Where EVENTS happen, clocks are the host's, and the default is the kernel's.
 nvme_connect() {
-    _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID,hostid=$HOST_ID"
+    _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=$(host_nqn ${CLIENT:-0}),hostid=$HOST_ID"
     _keep_alive=${KEEP_ALIVE:-${EVENTS:+5}}
     _options="$_options,keep_alive_tmo=${_keep_alive:-3600}"
     [ -z "$IO_QUEUES" ] || _options="$_options,nr_io_queues=$IO_QUEUES"
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"
+    [ "$ENCRYPTION" != tls ] || _options="$_options,tls"
     echo "$_options" 2>/run/connect.err >/dev/nvme-fabrics || die "connect $1: $(cat /run/connect.err)"
 }
 
