@@ -132,6 +132,8 @@ def _of_path(study: Study, settings: Settings) -> Iterator[str]:
         yield f"{protocol} has no target of its own and no cable; leave it out"
     elif topology.by_hypervisor:
         yield f"with `attach: {topology.attach}` the hypervisor reaches the target over no cable of the guests"
+    elif topology.encryption == "tls":
+        yield "a lost connection takes the count of what TLS encrypted with it; leave out `encryption: tls`"
     else:
         for event in study.events:
             if event.do.path is not None and event.do.path > topology.paths:

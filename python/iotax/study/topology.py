@@ -93,8 +93,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     target_kernel: Release | None = None
     """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
-    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM), wireguard, or krb5p (NFS with Kerberos, \
-AES-256), with new keys for each connection. A trial with data in plain text fails."""
+    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM), wireguard, krb5p (NFS with Kerberos, \
+AES-256), or tls (NFS, NVMe/TCP; Linux 6.7), with new keys for each connection. A trial with plain data fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
 open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \
@@ -382,6 +382,10 @@ def _refused_link(protocol: str, topology: Topology, guests: int) -> Iterator[tu
             yield name, "both halves stand in one kernel (`guests: 1`), so there is no link to shape"
 
 
+_OVER_TLS = ("nfs3", "nfs4.1", "nvme-tcp")
+"""RFC 9289; NVMe/TCP transport 1.1 §3.6."""
+
+
 def _plain(protocol: str, topology: Topology) -> str | None:
     """Why this encryption cannot have this protocol's way; None where it can."""
     if protocol in _NO_NETWORK:
@@ -391,6 +395,10 @@ def _plain(protocol: str, topology: Topology) -> str | None:
         return f"{made}; encryption is for {', '.join(OVER_TCP)}"
     if topology.encryption == "krb5p" and protocol not in _NFS:
         return f"Kerberos encrypts calls of NFS; krb5p is for {', '.join(_NFS)}"
+    if topology.encryption == "tls" and protocol not in _OVER_TLS:
+        return f"{protocol} has no TLS; tls is for {', '.join(_OVER_TLS)}"
+    if topology.encryption == "tls" and topology.target != "kernel":
+        return f"{kind_of(topology.target)} is set up without TLS; say `target: kernel`"
     if topology.encryption == "krb5p" and topology.target != "kernel":
         return f"{topology.target} has no keys of the lab's realm; say `target: kernel`"
     return None

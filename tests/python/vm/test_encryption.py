@@ -11,17 +11,20 @@ from typing import Any, cast
 import pytest
 
 from iotax.design import plan
-from iotax.labs.vm import preflight
+from iotax.labs.vm import handshake, preflight
+from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.encryption import Links, apart
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.lab import VmLab
+from iotax.labs.vm.packages import Store
 from iotax.labs.vm.topology import environment, facts_of, mismatches
 from iotax.notebook import Notebook
 from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from needed import missing
 
 from .needed import require
 from .studies import start
@@ -68,7 +71,10 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
         ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
         ("{protocol: iscsi, encryption: krb5p}", "vm", "Kerberos encrypts calls of NFS; krb5p is for nfs3, nfs4.1"),
         ("{protocol: nfs3, encryption: krb5p, target: ganesha}", "vm", "ganesha has no keys of the lab's realm"),
-        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard, krb5p is expected"),
+        ("{protocol: iscsi, encryption: tls}", "vm", "iscsi has no TLS; tls is for nfs3, nfs4.1, nvme-tcp"),
+        ("{protocol: nvme-tcp, encryption: tls, target: iotax}", "vm", "iotax is set up without TLS"),
+        ("{protocol: nvme-tcp, encryption: tls, target: /spdk/nvmf_tgt}", "vm", "nvmf_tgt is set up without TLS"),
+        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard, krb5p, tls is expected"),
     ],
 )
 def test_what_cannot_be_encrypted_is_refused_by_name(setup: str, lab: str, expected: str) -> None:
@@ -147,7 +153,9 @@ class FakeGuest:
         if "wireguard_public" in script:
             return [f"PUBLIC={self.name}="]
         if "krb5p" in script and "SECRET" in script:
-            return ["KEYTAB first=", "a word of a tool", "KEYTAB second="]
+            return ["GIVE KEYTAB=first=", "a word of a tool", "GIVE KEYTAB=second="]
+        if "tls" in script and "SECRET" in script:
+            return ["GIVE CERTIFICATE=public=; PSK=first", "GIVE CERTIFICATE=public=; PSK=second"]
         if "encrypted_bytes" in script:
             self.readings += 1
             moved = [f"BYTES {self.moves * self.readings}"] * script.count("bytes_of")
@@ -208,6 +216,59 @@ def test_the_storage_makes_the_keys_of_kerberos_and_each_initiator_is_given_its_
     ]
 
 
+def test_each_initiator_is_given_the_certificate_of_the_storage_and_a_tls_key_of_its_own() -> None:
+    guests = FakeGuests(FakeGuest("one"), FakeGuest("two"))
+    study = parse("{a: {protocol: nvme-tcp, encryption: tls}}\n  clients: [1, 2]", more="volume: {size: 16MiB}\n")
+    links(guests).encrypt(study.settings({"protocol": "a", "clients": 2}), "ENCRYPTION=tls; ")
+    assert [guest.ran for guest in guests.initiators] == [
+        [f"ENCRYPTION=tls; CLIENT={number}; CERTIFICATE=public=; PSK={key}; encryption_up 2"]
+        for number, key in enumerate(("first", "second"))
+    ]
+
+
+def test_events_are_refused_with_tls_whose_count_ends_with_a_connection() -> None:
+    event = "events: [{do: {freeze: target}, at: 2s, for: 1s}]\nload: {runtime: 8s}\n"
+    parse("{a: {protocol: nvme-tcp, encryption: ipsec}}", more=event)
+    with pytest.raises(StudyError, match="a lost connection takes the count of what TLS encrypted with it"):
+        parse("{a: {protocol: nvme-tcp, encryption: tls}}", more=event)
+
+
+def told(asked: Settings) -> dict[str, str]:
+    """What preflight says, by subject."""
+    return {item.subject: item.message for item in preflight.findings([asked], 1 << 20) if item.kind == "error"}
+
+
+def test_without_tlshd_a_study_is_refused_with_what_to_do(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
+    monkeypatch.setattr(Store, "knows", lambda self, name: False)
+    monkeypatch.setattr(handshake, "own_daemon", lambda: None)
+    assert told(settings("tls"))["tlshd"] == handshake.MISSING
+    assert "Debian 13 has ktls-utils; on older systems build https://github.com/oracle/ktls-utils" in handshake.MISSING
+    assert "tlshd" not in told(settings("ipsec"))
+    # The distribution's package is enough.
+    monkeypatch.setattr(Store, "knows", lambda self, name: name == "ktls-utils")
+    assert "tlshd" not in told(settings("tls"))
+
+
+def test_a_tlshd_that_the_user_installed_is_found(monkeypatch: Any, tmp_path: Path) -> None:
+    daemon = tmp_path / "tlshd"
+    daemon.write_bytes(b"")
+    daemon.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert handshake.own_daemon() == daemon
+
+
+@pytest.mark.parametrize(
+    ("package", "refused"), [("linux-image-6.1.0-56-amd64", True), ("linux-image-6.12.1-amd64", False)]
+)
+def test_a_kernel_without_tls_is_refused(monkeypatch: Any, tmp_path: Path, package: str, refused: bool) -> None:
+    monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
+    monkeypatch.setattr(preflight, "_named", lambda store, release: package)
+    said = told(settings("tls")).get("kernel", "")
+    assert said == (f'TLS needs Linux 6.7, and {package} is older; say `kernel: "6.12"` for it' if refused else "")
+    assert "kernel" not in told(settings("ipsec"))
+
+
 def test_a_trial_whose_data_passed_by_in_plain_text_fails() -> None:
     guests = FakeGuests(FakeGuest("initiator", encrypts=100, moves=100))
     of = links(guests)
@@ -257,6 +318,16 @@ def encrypting() -> Iterator[Guests]:
 def kerberised() -> Iterator[Guests]:
     """With a kernel whose NFS server answers calls of krb5p."""
     both = booted(Contents(kernel="6.12", encryption=("krb5p",)))
+    yield both
+    both.close()
+
+
+@pytest.fixture(scope="module")
+def over_tls() -> Iterator[Guests]:
+    require()
+    if not (handshake.own_daemon() or Store(cache_root() / "packages").knows(handshake.PACKAGE)):
+        missing(handshake.MISSING)
+    both = booted(Contents(kernel="6.12", encryption=("tls",)))
     yield both
     both.close()
 
@@ -333,6 +404,55 @@ def test_nobody_reads_a_pattern_that_kerberos_encrypts(kerberised: Guests, proto
         assert mismatches(asked, facts) == []
         assert facts["encryption"] == encryption
         assert encryption == "none" or "cts(cbc(" in facts["cipher"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("protocol", "cipher"), [("nvme-tcp", "aes-gcm-128, "), ("nfs3", "aes-gcm-256, "), ("nfs4.1", "aes-gcm-256, ")]
+)
+def test_nobody_reads_a_pattern_over_tls(over_tls: Guests, protocol: str, cipher: str, tmp_path: Path) -> None:
+    for encryption in ("none", "tls"):
+        asked = settings(encryption, protocol)
+        path = Reached(over_tls, asked, Links(over_tls, over_tls["storage"]))
+        path.up()
+        with path.links.watched([[path.device]]):
+            captured = path.write(tmp_path / f"{encryption}.pcap")
+        facts = path.facts()
+        path.down()
+        assert len(captured) > 65536
+        assert (PATTERN in captured) == (encryption == "none")
+        assert mismatches(asked, facts) == []
+        assert facts["encryption"] == encryption
+        assert encryption == "none" or facts["cipher"].startswith(cipher)
+
+
+OTHER_CERTIFICATE = "mkdir -p /run/other; (TLS=/run/other; certificate_up); cat /run/other/certificate >$TLS/certificate; rm -r /run/other"
+OTHER_ADDRESS = (
+    "umount /mnt/nfs4.1; ip addr add 10.0.0.9/24 dev eth0; "
+    "! timeout 20 mount.nfs 10.0.0.9:/volume /mnt/nfs4.1 -o vers=4.1,xprtsec=tls,retry=0 2>&1 && tlshd_said; "
+    "ip addr del 10.0.0.9/24 dev eth0"
+)
+
+
+@pytest.mark.timeout(600)
+def test_tls_accepts_no_other_key_certificate_or_plain_text(over_tls: Guests) -> None:
+    path = Reached(over_tls, settings("tls"), Links(over_tls, over_tls["storage"]))
+    path.up()
+    connect = f"step {path.protocol} initiator_up"
+    over_tls["initiator"].run(f"{path.told}step {path.protocol} initiator_down")
+    other_key = "PSK=$(echo other | sha256sum | cut -c 1-64); psk_up 0"
+    for wrong in ("ENCRYPTION=", "keyctl clear %:.nvme", f"keyctl clear %:.nvme; {other_key}"):
+        with pytest.raises(StepFailed, match="connect transport=tcp"):
+            over_tls["initiator"].run(f"{path.told}{wrong}; {connect}")
+    over_tls["storage"].run(f"{path.told}step {path.protocol} target_down")
+    path.links.end()
+    path = Reached(over_tls, settings("tls", "nfs4.1"), Links(over_tls, over_tls["storage"]))
+    path.up()
+    over_tls["initiator"].run(f"{path.told}step {path.protocol} initiator_down")
+    with pytest.raises(StepFailed, match="mount -o .*xprtsec=tls"):
+        over_tls["initiator"].run(f"{path.told}{OTHER_CERTIFICATE}; step {path.protocol} initiator_up")
+    over_tls["storage"].run(f"{path.told}step {path.protocol} target_down")
+    path.links.end()
 
 
 @pytest.mark.timeout(400)

@@ -157,6 +157,8 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
     elif "tls" in asked:
         own_daemon = handshake.own_daemon()
     unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
+    if "tls" in asked and not (own_daemon or store.knows(handshake.PACKAGE)):
+        unavailable["tls"] = handshake.MISSING
     if contents.database:
         asked[recipe.DATABASE] = recipe.database(store.postgresql_package())
     parts = recipe.ALWAYS | {name: part for name, part in asked.items() if name not in unavailable}

@@ -47,7 +47,7 @@ _MODULES: tuple[tuple[str, str], ...] = (
     (r"nfs\w*|sunrpc|lockd|auth_rpcgss|grace|fscache|netfs", _NFS),
     (r"virtio_net|net_failover|failover|veth|8021q|sch_\w+|udp_tunnel|ip6_udp_tunnel", _NET),
     (
-        r"esp4\w*|xfrm\w*|wireguard|seqiv|gcm|ctr|(lib)?(chacha|poly1305|curve25519)\w*|\w*aes\w*|ghash\w*|cryptd|crypto_simd|tls|rpcsec_gss_krb5|cts|cbc",
+        r"esp4\w*|xfrm\w*|wireguard|seqiv|gcm|ctr|(lib)?(chacha|poly1305|curve25519)\w*|\w*aes\w*|ghash\w*|cryptd|crypto_simd|tls|rpcsec_gss_krb5|cts|cbc|ccm",
         _ENCRYPTION,
     ),
     (r"crc\w+|crct10dif\w*|\w*crypto\w*|libcrc32c|sha\w+|gf128mul", _CHECKSUMS),
@@ -92,7 +92,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"xfrm\w*|policy_hash\w*|decode_session\w*|esp_\w+|scatterwalk\w*|skcipher\w*|crypto_(aead|skcipher)\w*|aead_\w+|chacha\w*|"
-        r"kernel_fpu\w*|security_xfrm\w*|simd_\w+",
+        r"kernel_fpu\w*|security_xfrm\w*|simd_\w+|tls_\w+|handshake_\w+",
         _ENCRYPTION,
     ),
     (

@@ -10,7 +10,7 @@ from pathlib import Path
 from iotax.labs.base import CheckItem
 from iotax.labs.generators import GENERATORS
 from iotax.labs.proc import memory_free_bytes
-from iotax.labs.vm import recipe
+from iotax.labs.vm import handshake, recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Contents, own_program
@@ -23,6 +23,8 @@ from iotax.study import Settings
 from iotax.study.fields import kind_of
 
 _QUEUE_DEPTH_SINCE = (6, 11)
+_TLS_SINCE = (6, 7)
+"""Of NVMe/TCP; NFS had it in 6.5."""
 _GUEST_BYTES = 512 << 20
 _FIRST_BUILD_BYTES = 1 << 30
 """Packages, unpacked kernel, headers and source for fc-nvme, image."""
@@ -34,7 +36,8 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     clients = clients_of(settings)
     looks = (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes, clients))
     own = tuple(functools.partial(_own_target, path) for path in _own_targets(settings))
-    for look in (*looks, *own):
+    tls = (_handshake,) if any(each.topology.encryption == "tls" for each in settings) else ()
+    for look in (*looks, *own, *tls):
         try:
             found.append(look())
         except VmFault as fault:
@@ -117,20 +120,35 @@ def _packages() -> CheckItem:
 
 
 def _kernel(settings: list[Settings]) -> CheckItem:
-    """What a path policy asks of the kernel."""
+    """What a path policy and TLS ask of the kernel."""
     store = Store(cache_root() / "packages")
     packages = {release: _named(store, release) for release in releases(settings)}
     for each in settings:
         package = packages[each.topology.kernel]
-        version = tuple(int(part) for part in re.findall(r"\d+", package)[:2])
         queue_depth = each.topology.path_policy == "queue-depth" and each.endpoint.protocol.startswith("nvme")
-        if queue_depth and version < _QUEUE_DEPTH_SINCE:
+        if queue_depth and _version(package) < _QUEUE_DEPTH_SINCE:
             raise VmFault(
                 "kernel",
                 f"the NVMe path policy queue-depth came with Linux 6.11, and {package} is older; "
                 "say numa or round-robin",
             )
+        for named in (packages[release] for release in each.topology.kernels if each.topology.encryption == "tls"):
+            if _version(named) < _TLS_SINCE:
+                raise VmFault("kernel", f'TLS needs Linux 6.7, and {named} is older; say `kernel: "6.12"` for it')
     return CheckItem("ok", "kernel", ", ".join(packages.values()))
+
+
+def _version(package: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", package)[:2])
+
+
+def _handshake() -> CheckItem:
+    if Store(cache_root() / "packages").knows(handshake.PACKAGE):
+        return CheckItem("ok", handshake.PROGRAM, f"package {handshake.PACKAGE}")
+    if own := handshake.own_daemon():
+        own_program(own)
+        return CheckItem("ok", handshake.PROGRAM, str(own))
+    raise VmFault(handshake.PROGRAM, handshake.MISSING)
 
 
 def _own_target(path: str) -> CheckItem:

@@ -119,7 +119,7 @@ encryption_facts() {
     } END { print "FACT encryption=" all; if (all != "none" || asked) print "FACT encryption_read=" read }'
     case "$ENCRYPTION" in
     ipsec) fact cipher "$(driver_of "$CIPHER")" ;;
-    tls) fact cipher "$(tls_cipher $STORAGE) ($(driver_of "gcm(aes)"))" ;;
+    tls) fact cipher "$(tls_cipher $STORAGE)" ;;
     esac
     # The kernel takes no driver that may sleep.
     [ "$ENCRYPTION" != krb5p ] || fact cipher "$(awk \

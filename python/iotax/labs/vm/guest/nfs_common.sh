@@ -83,7 +83,7 @@ nfs_initiator_up() {
         }
     else
         until_true 20 sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
-            die "mount -o $_options: $(cat /run/mount.log)"
+            die "mount -o $_options: $(cat /run/mount.log) $(tlshd_said)"
     fi
     _file=$_mount/$_file
     [ -e $_file ] || die "mounted, but the volume's file is not there"

@@ -50,7 +50,7 @@ nvme_connect() {
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"
     [ "$ENCRYPTION" != tls ] || _options="$_options,tls"
-    echo "$_options" 2>/run/connect.err >/dev/nvme-fabrics || die "connect $1: $(cat /run/connect.err)"
+    echo "$_options" 2>/run/connect.err >/dev/nvme-fabrics || die "connect $1: $(cat /run/connect.err) $(tlshd_said)"
 }
 
 # namespace_up: the namespace over all paths, by the policy.

@@ -31,9 +31,18 @@ END
     _daemon=$(command -v tlshd || echo /opt/tlshd/run)
     $_daemon -s -c $TLS/config >$TLS/log 2>&1 </dev/null &
     echo $! >$TLS/pid
-    sleep 1
+    until_true 10 tlshd_listens_or_ended
     kill -0 $(cat $TLS/pid) 2>/dev/null || die "tlshd: $(cat $TLS/log)"
 }
+
+# tlshd_listens_or_ended: to the kernel, which says which process has a netlink socket, and the first 32 groups that it hears.
+tlshd_listens_or_ended() {
+    awk -v pid=$(cat $TLS/pid) '$2 == 16 && $3 % 4194304 == pid && $4 !~ /^0*$/ { found = 1 } END { exit !found }' /proc/net/netlink ||
+        ! kill -0 $(cat $TLS/pid) 2>/dev/null
+}
+
+# tlshd_said: its latest words, which hold no key.
+tlshd_said() { [ "$ENCRYPTION" != tls ] || tail -n 3 $TLS/log | sort -u -t ] -k 2 | tr '\n' ';'; }
 
 # psk_up CLIENT: PSK as the TLS PSK of this initiator's, which both kernels find by its identity. Nothing is derived from another key.
 psk_up() {
@@ -61,6 +70,7 @@ x509_extensions = addresses
 commonName = supplied
 [addresses]
 subjectAltName = ${_names#,}
+basicConstraints = critical, CA:true
 END
     : >$TLS/index
     tls_openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=storage -keyout $TLS/key -out $TLS/request
@@ -102,5 +112,12 @@ by_tls() {
 # tls_bytes ADDRESS: sent and received over all of them so far.
 tls_bytes() { tls_connections $1 | awk '{ sent += $1; received += $2 } END { printf "%.0f %.0f\n", sent, received }'; }
 
-# tls_cipher ADDRESS
-tls_cipher() { tls_connections $1 | awk '{ print $3 }' | sort -u | tr '\n' ' ' | sed 's/ $//'; }
+# tls_cipher ADDRESS: what they agreed on, and the driver.
+tls_cipher() {
+    tls_connections $1 | awk '{ print $3 }' | sort -u | while read -r _cipher; do
+        case "$_cipher" in
+        aes-gcm-*) echo "$_cipher, $(driver_of "gcm(aes)")" ;;
+        *) echo "$_cipher" ;;
+        esac
+    done | paste -s -d ';' -
+}
