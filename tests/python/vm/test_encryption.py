@@ -426,32 +426,41 @@ def test_nobody_reads_a_pattern_over_tls(over_tls: Guests, protocol: str, cipher
         assert encryption == "none" or facts["cipher"].startswith(cipher)
 
 
-OTHER_CERTIFICATE = "mkdir -p /run/other; (TLS=/run/other; certificate_up); cat /run/other/certificate >$TLS/certificate; rm -r /run/other"
-OTHER_ADDRESS = (
-    "umount /mnt/nfs4.1; ip addr add 10.0.0.9/24 dev eth0; "
-    "! timeout 20 mount.nfs 10.0.0.9:/volume /mnt/nfs4.1 -o vers=4.1,xprtsec=tls,retry=0 2>&1 && tlshd_said; "
-    "ip addr del 10.0.0.9/24 dev eth0"
-)
+OTHER_KEY = "keyctl clear %:.nvme; PSK=$(echo other | sha256sum | cut -c 1-64); psk_up 0"
 
 
-@pytest.mark.timeout(600)
-def test_tls_accepts_no_other_key_certificate_or_plain_text(over_tls: Guests) -> None:
+@pytest.mark.timeout(400)
+def test_an_nvme_target_over_tls_accepts_no_other_key_and_no_plain_text(over_tls: Guests) -> None:
     path = Reached(over_tls, settings("tls"), Links(over_tls, over_tls["storage"]))
     path.up()
-    connect = f"step {path.protocol} initiator_up"
-    over_tls["initiator"].run(f"{path.told}step {path.protocol} initiator_down")
-    other_key = "PSK=$(echo other | sha256sum | cut -c 1-64); psk_up 0"
-    for wrong in ("ENCRYPTION=", "keyctl clear %:.nvme", f"keyctl clear %:.nvme; {other_key}"):
+    over_tls["initiator"].run(f"{path.told}step nvme-tcp initiator_down")
+    for wrong in ("ENCRYPTION=", "keyctl clear %:.nvme", OTHER_KEY):
         with pytest.raises(StepFailed, match="connect transport=tcp"):
-            over_tls["initiator"].run(f"{path.told}{wrong}; {connect}")
-    over_tls["storage"].run(f"{path.told}step {path.protocol} target_down")
+            over_tls["initiator"].run(f"{path.told}{wrong}; step nvme-tcp initiator_up")
+    over_tls["storage"].run(f"{path.told}step nvme-tcp target_down")
     path.links.end()
+
+
+OTHER_CERTIFICATE = "mkdir /run/other; (TLS=/run/other; certificate_up); mv /run/other/certificate $TLS/certificate"
+
+
+@pytest.mark.timeout(400)
+def test_an_nfs_client_over_tls_accepts_no_other_address_and_no_other_certificate(over_tls: Guests) -> None:
     path = Reached(over_tls, settings("tls", "nfs4.1"), Links(over_tls, over_tls["storage"]))
     path.up()
-    over_tls["initiator"].run(f"{path.told}step {path.protocol} initiator_down")
-    with pytest.raises(StepFailed, match="mount -o .*xprtsec=tls"):
-        over_tls["initiator"].run(f"{path.told}{OTHER_CERTIFICATE}; step {path.protocol} initiator_up")
-    over_tls["storage"].run(f"{path.told}step {path.protocol} target_down")
+    storage, initiator = over_tls["storage"], over_tls["initiator"]
+    initiator.run(f"{path.told}step nfs4.1 initiator_down")
+    storage.run("ip addr add 10.0.0.9/24 dev eth0")
+    mount = "timeout 40 mount.nfs 10.0.0.9:/volume /mnt/nfs4.1 -o vers=4.1,proto=tcp"
+    said = initiator.run(f"{mount},xprtsec=tls 2>&1 || echo refused; tail -n 1 $TLS/log")
+    assert "refused" in said
+    assert "Certificate owner unexpected" in said[-1]
+    # The server is there: without TLS it can be mounted.
+    assert initiator.run(f"{mount} && umount /mnt/nfs4.1 && echo mounted")[-1] == "mounted"
+    storage.run("ip addr del 10.0.0.9/24 dev eth0")
+    with pytest.raises(StepFailed, match=r"mount -o .*xprtsec=tls: .*Certificate signature failure"):
+        initiator.run(f"{path.told}{OTHER_CERTIFICATE}; step nfs4.1 initiator_up")
+    storage.run(f"{path.told}step nfs4.1 target_down")
     path.links.end()
 
 

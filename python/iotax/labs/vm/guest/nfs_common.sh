@@ -82,7 +82,9 @@ nfs_initiator_up() {
             die "mount -o $_options within $KERBEROS_S s: $_why"
         }
     else
-        until_true 20 sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
+        # Of TLS each try is a handshake.
+        [ "$ENCRYPTION" = tls ] && _patience=2 || _patience=20
+        until_true $_patience sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
             die "mount -o $_options: $(cat /run/mount.log) $(tlshd_said)"
     fi
     _file=$_mount/$_file
