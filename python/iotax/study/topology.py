@@ -93,8 +93,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     target_kernel: Release | None = None
     """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
-    """Encryption of the vm lab's links: ipsec (transport mode, AES-128-GCM), wireguard, krb5p (NFS with Kerberos, \
-AES-256), or tls (NFS, NVMe/TCP; Linux 6.7), with new keys for each connection. A trial with plain data fails."""
+    """Encryption of the vm lab's links, with new keys for each connection: ipsec (transport mode, AES-128-GCM), \
+wireguard, krb5p (NFS with Kerberos, AES-256), tls (NFS, NVMe/TCP). A trial with data in plain text fails."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
 open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \

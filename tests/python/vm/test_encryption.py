@@ -458,7 +458,7 @@ def test_an_nfs_client_over_tls_accepts_no_other_address_and_no_other_certificat
     # The server is there: without TLS it can be mounted.
     assert initiator.run(f"{mount} && umount /mnt/nfs4.1 && echo mounted")[-1] == "mounted"
     storage.run("ip addr del 10.0.0.9/24 dev eth0")
-    with pytest.raises(StepFailed, match=r"mount -o .*xprtsec=tls: .*Certificate signature failure"):
+    with pytest.raises(StepFailed, match=r"mount -o .*xprtsec=tls.*: .*Certificate signature failure"):
         initiator.run(f"{path.told}{OTHER_CERTIFICATE}; step nfs4.1 initiator_up")
     storage.run(f"{path.told}step nfs4.1 target_down")
     path.links.end()

@@ -41,8 +41,8 @@ tlshd_listens_or_ended() {
         ! kill -0 $(cat $TLS/pid) 2>/dev/null
 }
 
-# tlshd_said: its latest words, which hold no key.
-tlshd_said() { [ "$ENCRYPTION" != tls ] || tail -n 3 $TLS/log | sort -u -t ] -k 2 | tr '\n' ';'; }
+# tlshd_said: its last line, which holds no key.
+tlshd_said() { [ "$ENCRYPTION" != tls ] || tail -n 1 $TLS/log; }
 
 # psk_up CLIENT: PSK as the TLS PSK of this initiator's, which both kernels find by its identity. Nothing is derived from another key.
 psk_up() {
