@@ -24,6 +24,7 @@ from iotax.study import Settings, Study
 from iotax.study.facts import planned_facts
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
+from iotax.trial import Attempt, TrialResult
 from needed import missing
 
 from .needed import require
@@ -322,11 +323,15 @@ def kerberised() -> Iterator[Guests]:
     both.close()
 
 
-@pytest.fixture(scope="module")
-def over_tls() -> Iterator[Guests]:
+def require_tlshd() -> None:
     require()
     if not (handshake.own_daemon() or Store(cache_root() / "packages").knows(handshake.PACKAGE)):
         missing(handshake.MISSING)
+
+
+@pytest.fixture(scope="module")
+def over_tls() -> Iterator[Guests]:
+    require_tlshd()
     both = booted(Contents(kernel="6.12", encryption=("tls",)))
     yield both
     both.close()
@@ -533,11 +538,7 @@ OTHERS = """\
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("more", ["", pytest.param(OTHERS, marks=pytest.mark.long)], ids=["three", "all"])
 def test_one_kernel_carries_verified_data_over_its_encrypted_link(tmp_path: Path, engine: Path, more: str) -> None:
-    with start(tmp_path, engine, ONE_GUEST.replace("load:", f"{more}load:")) as study:
-        said, _ = study.communicate(timeout=380)
-    assert study.returncode == 0, said
-    with Notebook(tmp_path / "kernels.iotax") as notebook:
-        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    attempts = attempts_of(ONE_GUEST.replace("load:", f"{more}load:"), tmp_path, engine)
     found = {name: each.connected.found for name, each in attempts.items() if each.connected}
     expected = {"plain": "none", "tunnel": "wireguard", "our NFS": "ipsec"}
     if more:
@@ -546,11 +547,45 @@ def test_one_kernel_carries_verified_data_over_its_encrypted_link(tmp_path: Path
     assert {name: each["target"] for name, each in found.items() if each["target"] != "kernel"} == {"our NFS": "iotax"}
     costs = {}
     for name, each in attempts.items():
-        result = each.result
-        assert result is not None
-        assert result.verify is not None
-        assert result.verify.wrong_blocks == 0
-        assert result.verify.checked_blocks > 0
+        result = verified(each)
         assert result.cpu.initiator is not None
         costs[name] = result.cpu.initiator.net_ns / result.ios
     assert costs["tunnel"] > costs["plain"]
+
+
+OVER_TLS = """\
+    plain: nvme-tcp
+    nvme: {protocol: nvme-tcp, encryption: tls}
+    nfs: {protocol: nfs4.1, encryption: tls}
+topology: {kernel: "6.12"}
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.long
+def test_one_kernel_carries_verified_data_over_tls(tmp_path: Path, engine: Path) -> None:
+    require_tlshd()
+    before, _, after = ONE_GUEST.partition("    plain: nvme-tcp\n")
+    attempts = attempts_of(f"{before}{OVER_TLS}load:{after.partition('load:')[2]}", tmp_path, engine)
+    found = {name: each.connected.found["encryption"] for name, each in attempts.items() if each.connected}
+    assert found == {"plain": "none", "nvme": "tls", "nfs": "tls"}
+    for each in attempts.values():
+        verified(each)
+
+
+def attempts_of(study: str, folder: Path, engine: Path) -> dict[str, Attempt]:
+    """Of a study that runs to its end, by protocol."""
+    with start(folder, engine, study) as running:
+        said, _ = running.communicate(timeout=380)
+    assert running.returncode == 0, said
+    with Notebook(folder / "kernels.iotax") as notebook:
+        return {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+
+
+def verified(attempt: Attempt) -> TrialResult:
+    result = attempt.result
+    assert result is not None
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0
+    assert result.verify.checked_blocks > 0
+    return result
