@@ -150,14 +150,12 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
     asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}
     asked |= {recipe.VDUSE: recipe.STORAGE_DAEMON} if contents.vduse else {}
     asked |= {name: recipe.Part(programs=(program,)) for name, program in contents.generators}
+    unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
     own_daemon = None
     if "tls" in asked and store.knows(handshake.PACKAGE):
         program = (handshake.PACKAGE, handshake.PROGRAM)
         asked["tls"] = replace(asked["tls"], programs=(*asked["tls"].programs, program))
-    elif "tls" in asked:
-        own_daemon = handshake.own_daemon()
-    unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
-    if "tls" in asked and not (own_daemon or store.knows(handshake.PACKAGE)):
+    elif "tls" in asked and (own_daemon := handshake.own_daemon()) is None:
         unavailable["tls"] = handshake.MISSING
     if contents.database:
         asked[recipe.DATABASE] = recipe.database(store.postgresql_package())

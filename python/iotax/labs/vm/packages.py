@@ -131,7 +131,9 @@ def direct_depends(name: str) -> tuple[str, ...]:
 
 
 def exists(name: str) -> bool:
-    """Whether the package lists know it."""
+    """Whether the package lists know it; a machine without apt has none."""
+    if shutil.which("apt-cache") is None:
+        return False
     done = subprocess.run(["apt-cache", "show", name], capture_output=True, check=False, timeout=60)
     return done.returncode == 0
 

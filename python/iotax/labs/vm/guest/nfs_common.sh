@@ -83,8 +83,8 @@ nfs_initiator_up() {
         }
     else
         # Of TLS each try is a handshake.
-        [ "$ENCRYPTION" = tls ] && _patience=2 || _patience=20
-        until_true $_patience sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
+        [ "$ENCRYPTION" = tls ] && _seconds=2 || _seconds=20
+        until_true $_seconds sh -c "mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1" ||
             die "mount -o $_options: $(cat /run/mount.log) $(tlshd_said)"
     fi
     _file=$_mount/$_file
