@@ -14,7 +14,7 @@ from iotax.study.topology import OVER_TCP
 
 _SECRET_BYTES = 32
 _MADE_BY_STORAGE = ("krb5p", "tls")
-"""What has keys that no secret of the lab tells."""
+"""Where the storage guest makes what each initiator is given."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ IP=/usr/bin/ip # busybox has an ip of its own that knows no IPsec
 CIPHER="rfc4106(gcm(aes))"
 WG_KEY=/run/wireguard.key$IN_STORAGE
 
-# encryption_up HOST: SECRET is for ipsec and krb5p, KEYTAB (krb5p), CERTIFICATE and PSK (tls) for an initiator, PEERS (NUMBER=KEY of
+# encryption_up HOST: SECRET is for ipsec, krb5p and tls, KEYTAB (krb5p), CERTIFICATE and PSK (tls) for an initiator, PEERS (NUMBER=KEY of
 # the other end of each link) for wireguard.
 encryption_up() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_up 1; return; }

@@ -4,7 +4,7 @@
 TLS=/run/tls$IN_STORAGE
 TLS_PORTS='( dport = :2049 or dport = :4420 )'
 
-# tls_up HOST: the storage guest says a line `GIVE` for each initiator, which is given CERTIFICATE and PSK.
+# tls_up HOST: the storage guest has SECRET and says a line `GIVE` for each initiator, which is given CERTIFICATE and PSK.
 tls_up() {
     # Without them the kernel takes AES in C.
     modprobe -a aesni_intel ghash_clmulni_intel 2>/dev/null
@@ -20,7 +20,7 @@ END
     if [ $1 = 1 ]; then
         certificate_up
         for _client in $(seq 0 $((${CLIENTS:-1} - 1))); do
-            PSK=$(head -c 32 /dev/urandom | sha256sum | cut -c 1-64)
+            PSK=$(printf %s "$SECRET $_client" | sha256sum | cut -c 1-64)
             psk_up $_client
             echo "GIVE CERTIFICATE=$(base64 $TLS/certificate | tr -d '\n'); PSK=$PSK"
         done
