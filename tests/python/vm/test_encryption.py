@@ -14,6 +14,7 @@ from iotax.design import plan
 from iotax.labs.vm import handshake, preflight
 from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.encryption import Links, apart
+from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.image import Contents, Image, build
 from iotax.labs.vm.lab import VmLab
@@ -243,12 +244,16 @@ def test_without_tlshd_a_study_is_refused_with_what_to_do(monkeypatch: Any, tmp_
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
     monkeypatch.setattr(Store, "knows", lambda self, name: False)
     monkeypatch.setattr(handshake, "own_daemon", lambda: None)
+    monkeypatch.setattr(preflight, "_named", lambda store, release: "linux-image-6.12.1-amd64")
     assert told(settings("tls"))["tlshd"] == handshake.MISSING
+    with pytest.raises(VmFault, match="TLS needs the program tlshd"):
+        preflight.require_tls([settings("ipsec"), settings("tls")])
     assert "Debian 13 has ktls-utils; on older systems build https://github.com/oracle/ktls-utils" in handshake.MISSING
     assert "tlshd" not in told(settings("ipsec"))
     # The distribution's package is enough.
     monkeypatch.setattr(Store, "knows", lambda self, name: name == "ktls-utils")
     assert "tlshd" not in told(settings("tls"))
+    preflight.require_tls([settings("tls")])
 
 
 def test_a_tlshd_that_the_user_installed_is_found(monkeypatch: Any, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ class VmLab(Lab):
         try:
             version = require_qemu()
             preflight.require_memory(self._kept_bytes(), self._clients)
+            preflight.require_tls(list(self._settings.values()))
             for release in preflight.releases(list(self._settings.values())):
                 contents = preflight.contents(list(self._settings.values()), release)
                 self._images[release] = build(self._program, lambda text: progress(Step(text)), contents=contents)

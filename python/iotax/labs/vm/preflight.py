@@ -36,7 +36,8 @@ def findings(settings: list[Settings], volume_bytes: int) -> list[CheckItem]:
     clients = clients_of(settings)
     looks = (_qemu, _packages, lambda: _kernel(settings), lambda: _memory(volume_bytes, clients))
     own = tuple(functools.partial(_own_target, path) for path in _own_targets(settings))
-    tls = (_handshake,) if any(each.topology.encryption == "tls" for each in settings) else ()
+    over_tls = [each for each in settings if each.topology.encryption == "tls"]
+    tls = (lambda: _tls_kernel(over_tls), _handshake) if over_tls else ()
     for look in (*looks, *own, *tls):
         try:
             found.append(look())
@@ -101,6 +102,13 @@ def require_memory(volume_bytes: int, clients: int = 1) -> int:
     return free_bytes >> 20
 
 
+def require_tls(settings: list[Settings]) -> None:
+    """Raises VmFault if a study asks for TLS and this machine cannot have it."""
+    if over_tls := [each for each in settings if each.topology.encryption == "tls"]:
+        _tls_kernel(over_tls)
+        _handshake()
+
+
 def _qemu() -> CheckItem:
     return CheckItem("ok", "qemu", f"QEMU {require_qemu()}; whether KVM works is found out by booting")
 
@@ -120,7 +128,7 @@ def _packages() -> CheckItem:
 
 
 def _kernel(settings: list[Settings]) -> CheckItem:
-    """What a path policy and TLS ask of the kernel."""
+    """What a path policy asks of the kernel."""
     store = Store(cache_root() / "packages")
     packages = {release: _named(store, release) for release in releases(settings)}
     for each in settings:
@@ -132,14 +140,19 @@ def _kernel(settings: list[Settings]) -> CheckItem:
                 f"the NVMe path policy queue-depth came with Linux 6.11, and {package} is older; "
                 "say numa or round-robin",
             )
-        for named in (packages[release] for release in each.topology.kernels if each.topology.encryption == "tls"):
-            if _version(named) < _TLS_SINCE:
-                raise VmFault("kernel", f'TLS needs Linux 6.7, and {named} is older; say `kernel: "6.12"` for it')
     return CheckItem("ok", "kernel", ", ".join(packages.values()))
 
 
 def _version(package: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", package)[:2])
+
+
+def _tls_kernel(settings: list[Settings]) -> CheckItem:
+    store = Store(cache_root() / "packages")
+    for named in (_named(store, release) for release in releases(settings)):
+        if _version(named) < _TLS_SINCE:
+            raise VmFault("kernel", f'TLS needs Linux 6.7, and {named} is older; say `kernel: "6.12"` for it')
+    return CheckItem("ok", "kernel", "has TLS")
 
 
 def _handshake() -> CheckItem:
