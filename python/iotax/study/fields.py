@@ -141,7 +141,8 @@ Generator: TypeAlias = Literal["iotax", "fio", "pgbench", "command"]
 Driver: TypeAlias = Literal["auto", "io_uring", "epoll"]
 Accelerator: TypeAlias = Literal["auto", "kvm", "tcg"]
 Clock: TypeAlias = Literal["auto", "host", "icount"]
-Encryption: TypeAlias = Literal["none", "ipsec", "wireguard", "krb5p", "tls"]
+Encryption: TypeAlias = Literal["none", "ipsec", "wireguard", "krb5i", "krb5p", "tls"]
+KERBEROS = ("krb5i", "krb5p")
 TARGETS = ("kernel", "ganesha", "tgt", "iotax")
 OWN_TARGETS = ("nvmf_tgt",)
 """Programs that a user builds and a study names by their path."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_serializer
 from iotax.protocols import knowing, of_family, with_paths
 from iotax.study.endpoint import Endpoint, portals_of
 from iotax.study.fields import (
+    KERBEROS,
     Aio,
     Attach,
     BitRate,
@@ -94,7 +95,8 @@ folder of your own kernel, with boot/vmlinuz-RELEASE and lib/modules/RELEASE."""
     """The storage guest's kernel, if not that of `kernel`."""
     encryption: Encryption = "none"
     """Encryption of the vm lab's links, with new keys for each connection: ipsec (transport mode, AES-128-GCM), \
-wireguard, krb5p (NFS with Kerberos, AES-256), tls (NFS, NVMe/TCP). A trial with data in plain text fails."""
+wireguard, krb5p (NFS with Kerberos, AES-256), tls (NFS, NVMe/TCP). A trial with data in plain text fails. krb5i \
+(NFS) only signs them."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
 open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \
@@ -393,13 +395,13 @@ def _plain(protocol: str, topology: Topology) -> str | None:
     if protocol not in OVER_TCP:
         made = "FCoE frames are not IP" if protocol == "fcp" else "RDMA in software makes packets that pass by"
         return f"{made}; encryption is for {', '.join(OVER_TCP)}"
-    if topology.encryption == "krb5p" and protocol not in _NFS:
-        return f"Kerberos encrypts calls of NFS; krb5p is for {', '.join(_NFS)}"
+    if topology.encryption in KERBEROS and protocol not in _NFS:
+        return f"Kerberos protects calls of NFS; {topology.encryption} is for {', '.join(_NFS)}"
     if topology.encryption == "tls" and protocol not in _OVER_TLS:
         return f"{protocol} has no TLS; tls is for {', '.join(_OVER_TLS)}"
     if topology.encryption == "tls" and topology.target != "kernel":
         return f"{kind_of(topology.target)} is set up without TLS; say `target: kernel`"
-    if topology.encryption == "krb5p" and topology.target != "kernel":
+    if topology.encryption in KERBEROS and topology.target != "kernel":
         return f"{topology.target} has no keys of the lab's realm; say `target: kernel`"
     return None
 

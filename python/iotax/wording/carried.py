@@ -10,7 +10,13 @@ from iotax.wording.verdicts import Finding
 
 ENCRYPTED_BRIEF = "1 µs is 250 instructions; an AES instruction counts as one, so this is not a time."
 """The sentence of `encrypted` in one line of a terminal."""
-_ENCRYPTIONS = {"ipsec": "IPsec", "wireguard": "WireGuard", "krb5p": "Kerberos", "tls": "TLS"}
+_ENCRYPTIONS = {
+    "ipsec": "IPsec",
+    "wireguard": "WireGuard",
+    "krb5i": "signatures of Kerberos",
+    "krb5p": "Kerberos",
+    "tls": "TLS",
+}
 
 
 def emulated(summary: Summary, said: str) -> list[Finding]:

@@ -70,12 +70,13 @@ def test_every_protocol_over_tcp_may_be_encrypted(protocol: str) -> None:
         ("{protocol: iscsi, encryption: ipsec, attach: nvme}", "vm", "over none of the guests' links"),
         ("{protocol: iscsi, encryption: ipsec}", "loopback", "there is no link to encrypt; say `lab: vm`"),
         ("{protocol: iscsi, encryption: ipsec}", "sim", "the tables of costs know no encryption"),
-        ("{protocol: iscsi, encryption: krb5p}", "vm", "Kerberos encrypts calls of NFS; krb5p is for nfs3, nfs4.1"),
+        ("{protocol: iscsi, encryption: krb5p}", "vm", "Kerberos protects calls of NFS; krb5p is for nfs3, nfs4.1"),
+        ("{protocol: nvme-tcp, encryption: krb5i}", "vm", "Kerberos protects calls of NFS; krb5i is for nfs3, nfs4.1"),
         ("{protocol: nfs3, encryption: krb5p, target: ganesha}", "vm", "ganesha has no keys of the lab's realm"),
         ("{protocol: iscsi, encryption: tls}", "vm", "iscsi has no TLS; tls is for nfs3, nfs4.1, nvme-tcp"),
         ("{protocol: nvme-tcp, encryption: tls, target: iotax}", "vm", "iotax is set up without TLS"),
         ("{protocol: nvme-tcp, encryption: tls, target: /spdk/nvmf_tgt}", "vm", "nvmf_tgt is set up without TLS"),
-        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard, krb5p, tls is expected"),
+        ("{protocol: iscsi, encryption: rot13}", "vm", "one of none, ipsec, wireguard, krb5i, krb5p, tls is expected"),
     ],
 )
 def test_what_cannot_be_encrypted_is_refused_by_name(setup: str, lab: str, expected: str) -> None:
@@ -400,8 +401,10 @@ def connect(encrypting: Guests) -> Iterator[Any]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", ["nfs3", "nfs4.1"])
-def test_nobody_reads_a_pattern_that_kerberos_encrypts(kerberised: Guests, protocol: str, tmp_path: Path) -> None:
-    for encryption in ("none", "krb5p"):
+def test_nobody_reads_a_pattern_that_kerberos_encrypts_and_signs(
+    kerberised: Guests, protocol: str, tmp_path: Path
+) -> None:
+    for encryption in ("none", "krb5i", "krb5p"):
         asked = settings(encryption, protocol)
         path = Reached(kerberised, asked, Links(kerberised, kerberised["storage"]))
         path.up()
@@ -410,10 +413,10 @@ def test_nobody_reads_a_pattern_that_kerberos_encrypts(kerberised: Guests, proto
         facts = path.facts()
         path.down()
         assert len(captured) > 65536
-        assert (PATTERN in captured) == (encryption == "none")
+        assert (PATTERN in captured) == (encryption != "krb5p")
         assert mismatches(asked, facts) == []
         assert facts["encryption"] == encryption
-        assert encryption == "none" or "cts(cbc(" in facts["cipher"]
+        assert encryption != "krb5p" or "cts(cbc(" in facts["cipher"]
 
 
 @pytest.mark.timeout(600)

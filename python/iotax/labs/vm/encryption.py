@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from iotax.labs.vm.guests import Guest, Guests, StepFailed
 from iotax.labs.vm.topology import of_clients
 from iotax.study import Settings
+from iotax.study.fields import KERBEROS
 from iotax.study.topology import OVER_TCP
 
 _SECRET_BYTES = 32
-_MADE_BY_STORAGE = ("krb5p", "tls")
+_MADE_BY_STORAGE = (*KERBEROS, "tls")
 """Where the storage guest makes what each initiator is given."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from iotax.study.fields import KERBEROS
+
 
 @dataclass(frozen=True)
 class Part:
@@ -82,6 +84,23 @@ SERVERS: dict[str, Part] = {
 """Every target that is a program of the distribution. They are in the image only where a study asks for them."""
 
 
+_KERBEROS = Part(
+    modules=("auth_rpcgss", "rpcsec_gss_krb5", "aesni_intel", "cts", "cbc", "sha1_ssse3", "sha512_ssse3"),
+    programs=(
+        ("iproute2", "ip"),
+        ("nfs-common", "rpc.gssd"),
+        ("nfs-common", "rpc.svcgssd"),
+        ("krb5-kdc", "krb5kdc"),
+        ("krb5-kdc", "kdb5_util"),
+        ("krb5-admin-server", "kadmin.local"),
+    ),
+    libraries=(
+        ("krb5-kdc", "usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/db2.so"),
+        ("libverto-libev1", "usr/lib/x86_64-linux-gnu/libverto-libev.so.1"),
+        ("libnfsidmap1", "usr/lib/x86_64-linux-gnu/libnfsidmap/nsswitch.so"),
+    ),
+)
+
 ENCRYPTION: dict[str, Part] = {
     "ipsec": Part(
         modules=(
@@ -91,22 +110,7 @@ ENCRYPTION: dict[str, Part] = {
         programs=(("iproute2", "ip"),),
     ),
     "wireguard": Part(modules=("wireguard",), programs=(("iproute2", "ip"), ("wireguard-tools", "wg"))),
-    "krb5p": Part(
-        modules=("auth_rpcgss", "rpcsec_gss_krb5", "aesni_intel", "cts", "cbc", "sha1_ssse3", "sha512_ssse3"),
-        programs=(
-            ("iproute2", "ip"),
-            ("nfs-common", "rpc.gssd"),
-            ("nfs-common", "rpc.svcgssd"),
-            ("krb5-kdc", "krb5kdc"),
-            ("krb5-kdc", "kdb5_util"),
-            ("krb5-admin-server", "kadmin.local"),
-        ),
-        libraries=(
-            ("krb5-kdc", "usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/db2.so"),
-            ("libverto-libev1", "usr/lib/x86_64-linux-gnu/libverto-libev.so.1"),
-            ("libnfsidmap1", "usr/lib/x86_64-linux-gnu/libnfsidmap/nsswitch.so"),
-        ),
-    ),
+    **dict.fromkeys(KERBEROS, _KERBEROS),
     "tls": Part(
         modules=(
             *("tls", "nvme_keyring", "tcp_diag", "aesni_intel", "ghash_clmulni_intel"),

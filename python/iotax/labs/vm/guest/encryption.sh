@@ -1,15 +1,15 @@
-# Encryption of the links under test: ENCRYPTION is ipsec, wireguard, krb5p (kerberos.sh) or tls (tls.sh), empty where there is none. A protocol's
+# Encryption of the links under test: ENCRYPTION is ipsec, wireguard, krb5p or krb5i (kerberos.sh) or tls (tls.sh), empty where there is none. A protocol's
 # addresses stay the same: under WireGuard a tunnel has them, and the link below it has others.
 IP=/usr/bin/ip # busybox has an ip of its own that knows no IPsec
 CIPHER="rfc4106(gcm(aes))"
 WG_KEY=/run/wireguard.key$IN_STORAGE
 
-# encryption_up HOST: SECRET is for ipsec, krb5p and tls, KEYTAB (krb5p), CERTIFICATE and PSK (tls) for an initiator, PEERS (NUMBER=KEY of
+# encryption_up HOST: SECRET is for ipsec, Kerberos and tls, KEYTAB (Kerberos), CERTIFICATE and PSK (tls) for an initiator, PEERS (NUMBER=KEY of
 # the other end of each link) for wireguard.
 encryption_up() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_up 1; return; }
     case "$ENCRYPTION" in
-    krb5p) kerberos_up $1; return ;;
+    krb5*) kerberos_up $1; return ;;
     tls) tls_up $1; return ;;
     esac
     for path in $(paths); do ${ENCRYPTION}_up $path $1 $((3 - $1)); done
@@ -61,7 +61,7 @@ wireguard_up() {
 encryption_down() {
     [ $1 = 2 ] || ! elsewhere || { in_storage encryption_down 1; return; }
     case "$ENCRYPTION" in
-    krb5p) kerberos_down $1 ;;
+    krb5*) kerberos_down $1 ;;
     tls) tls_down ;;
     ipsec) $IP xfrm policy flush && $IP xfrm state flush || die "ip xfrm flush" ;;
     wireguard)
@@ -83,8 +83,10 @@ encrypted() {
     *)
         if policy_is $_own $_other out && policy_is $_other $_own in; then
             echo ipsec $_device $(security_bytes $_own $_other) $(security_bytes $_other $_own)
-        elif by_kerberos; then
+        elif by_kerberos $KRB5P; then
             echo krb5p $_device $(called_bytes)
+        elif by_kerberos $KRB5I; then
+            echo krb5i $_device $(called_bytes)
         elif by_tls $_other; then
             echo tls $_device $(tls_bytes $_other)
         else

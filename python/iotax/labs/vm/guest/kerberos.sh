@@ -1,11 +1,12 @@
-# Kerberos for NFS (RPCSEC_GSS, RFC 2203): ENCRYPTION is krb5p, with which the kernels encrypt every call and reply. The storage guest is the realm's
+# Kerberos for NFS (RPCSEC_GSS, RFC 2203): ENCRYPTION is krb5p, with which the kernels encrypt every call and reply, or krb5i, with which they only
+# sign them. The storage guest is the realm's
 # KDC and makes all keys. Those of the initiators go through the lab, over no link.
 REALM=IOTAX
 KERBEROS=/run/kerberos$IN_STORAGE
 KERBEROS_S=45 # less than the lab waits for a step
 KEY_TYPE=aes256-cts-hmac-sha1-96
 PIPES=$KERBEROS/pipes
-KRB5P=390005 # RPC_AUTH_GSS_KRB5P of Linux
+KRB5I=390004 KRB5P=390005 # RPC_AUTH_GSS_KRB5I and RPC_AUTH_GSS_KRB5P of Linux
 # Nobody replays a login here.
 export KRB5RCACHENAME=none:
 export KRB5_CONFIG=$KERBEROS/krb5.conf KRB5_KDC_PROFILE=$KERBEROS/kdc.conf KRB5_KTNAME=$KERBEROS/keytab
@@ -82,9 +83,9 @@ kerberos_down() {
     rm -rf $KERBEROS
 }
 
-# by_kerberos: whether every NFS mount has its calls encrypted, as the kernel says.
+# by_kerberos FLAVOUR: whether every NFS mount has its calls encrypted or signed so, as the kernel says.
 by_kerberos() {
-    awk -v wanted="pseudoflavor=$KRB5P" '/^[ \t]*sec:/ { all++; of += index($0, wanted) > 0 } END { exit !(all && of == all) }' \
+    awk -v wanted="pseudoflavor=$1" '/^[ \t]*sec:/ { all++; of += index($0, wanted) > 0 } END { exit !(all && of == all) }' \
         /proc/self/mountstats
 }
 

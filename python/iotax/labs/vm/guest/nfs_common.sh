@@ -6,7 +6,7 @@ NFSD=/proc/fs/nfsd
 # export_of NUMBER FOLDER MODE: a line of /etc/exports. With Kerberos the initiator is its machine, nobody's user: it may what root may.
 export_of() {
     _security=sec=sys
-    [ "$ENCRYPTION" != krb5p ] || _security=sec=krb5p,anonuid=0,anongid=0
+    case "$ENCRYPTION" in krb5*) _security=sec=$ENCRYPTION,anonuid=0,anongid=0 ;; esac
     echo "$2 *(rw,$3,$_security,no_root_squash,no_subtree_check,insecure,fsid=$(($1 + 1)))"
 }
 
@@ -67,14 +67,14 @@ nfs_initiator_up() {
     _options="vers=$1,proto=tcp,hard,noatime"
     [ "$1" != 3 ] || _options="$_options,nolock,mountproto=tcp,mountport=${MOUNT_PORT:-20048},port=2049"
     case "$ENCRYPTION" in
-    krb5p) _options="$_options,sec=krb5p" ;;
+    krb5*) _options="$_options,sec=$ENCRYPTION" ;;
     tls) _options="$_options,xprtsec=tls" ;;
     esac
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
     _own=$(own_volume) _export=/volume
     _file=data${_own#0}
     [ -z "$FILE_SYSTEM" ] || _export=$(folder_of $_own) _file=data
-    if [ "$ENCRYPTION" = krb5p ]; then
+    if [ "${ENCRYPTION#krb5}" != "$ENCRYPTION" ]; then
         # A server that cannot decrypt a call answers none: the mount would try again for minutes.
         timeout -k 5 $KERBEROS_S mount.nfs $STORAGE:$_export $_mount -o $_options >/run/mount.log 2>&1 || {
             _why=$(cat /run/mount.log)
