@@ -51,6 +51,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"REPLACEMENT_TIMEOUT={_seconds(topology.replacement_timeout)}",
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
         f"AIO={topology.aio}",
+        f"IOTHREAD={1 if topology.iothread else ''}",  # no script reads it, but another value is another path
         f"SERVER={kind_of(topology.target) if topology.target != 'kernel' else ''}",
         f"SERVER_PROGRAM={own_target(Path(topology.target)) if '/' in topology.target else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
