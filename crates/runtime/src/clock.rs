@@ -47,7 +47,7 @@ impl Clock {
     /// Length of the clock's steps: 1 ns, or several milliseconds if the kernel found no clock but its timer interrupt.
     pub fn step() -> Duration {
         let time = clock_getres(ClockId::Monotonic);
-        Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+        Duration::from_secs(time.tv_sec.cast_unsigned()) + Duration::from_nanos(time.tv_nsec.cast_unsigned())
     }
 
     /// `CLOCK_MONOTONIC` at an instant of this run: comparable between processes of one machine.
