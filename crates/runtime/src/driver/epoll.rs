@@ -25,7 +25,7 @@ use super::{
     place,
     pool::Pool,
     port::{Common, MAX_RECEIVE_BYTES, Port, SPILL_BYTES, Until, receive_limit, settle},
-    socket,
+    socket::{self, Window},
     waker::Handed,
 };
 use crate::disk::Transfer;
@@ -66,6 +66,7 @@ pub(super) struct Conn {
     writable: bool,
     /// Bytes received since a receive last found fewer than requested.
     streak_bytes: usize,
+    window: Window,
     /// The last receive filled a place.
     had_place: bool,
     /// The peer has ended its side: keep receiving until the end arrives, even after short receives.
@@ -81,9 +82,21 @@ impl Conn {
             readable: false,
             writable: !connecting,
             streak_bytes: 0,
+            window: if connecting { Window::of_initiator() } else { Window::default() },
             had_place: false,
             ended: false,
             life: Life::default(),
+        }
+    }
+
+    /// Counts a receive. `is_full`: it got all that was requested, so more may wait.
+    #[inline]
+    fn count_streak(&mut self, received: usize, is_full: bool) {
+        if is_full {
+            self.streak_bytes += received;
+            self.window.received(&self.socket, self.streak_bytes);
+        } else {
+            self.streak_bytes = 0;
         }
     }
 }
@@ -223,7 +236,7 @@ impl EpollPort {
                 Ok((_, count)) => {
                     // Less than requested: nothing is left, except possibly the peer's end.
                     conn.readable = count == limit || conn.ended;
-                    conn.streak_bytes = if count == limit { conn.streak_bytes + count } else { 0 };
+                    conn.count_streak(count, count == limit);
                     conn.had_place = false;
                     received += 1;
                     if !discard {
@@ -257,7 +270,7 @@ impl EpollPort {
             Ok((placed, more)) => {
                 let is_full = placed + more == place::limit(place, behind.len());
                 conn.readable = is_full || conn.ended;
-                conn.streak_bytes = if is_full { conn.streak_bytes + placed + more } else { 0 };
+                conn.count_streak(placed + more, is_full);
                 conn.had_place = true;
                 place::tell(node, self.common.clock.now(), id, placed, &behind[..more]);
                 settle(node, self);

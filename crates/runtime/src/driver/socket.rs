@@ -41,6 +41,57 @@ impl SocketOptions {
     }
 }
 
+/// Bytes of one streak of receives from which a connection gets a large receive window.
+const STREAM_BYTES: usize = 64 * 1024;
+/// Bytes that it may then have unread: the data of many large I/Os. The system's limit for sockets that nobody
+/// configures holds (`net.ipv4.tcp_rmem`).
+const WINDOW_BYTES: libc::c_int = 8 << 20;
+
+/// The receive window of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    may_widen: bool,
+}
+
+impl Window {
+    /// Of a connection that we made: what arrives on it was asked for. One that was accepted keeps the system's window, so
+    /// that peers cannot fill much memory.
+    pub(super) fn of_initiator() -> Self {
+        Self { may_widen: true }
+    }
+
+    /// Called during a streak of receives, with its bytes. If they are many, the kernel allows the peer to send more without an
+    /// acknowledgement. Its own tuning starts small and depends on when we receive. A peer that waits for acknowledgements
+    /// has its further data sent by whoever acknowledges: on one machine that is our thread, which then does the peer's
+    /// work.
+    #[inline]
+    pub(super) fn received(&mut self, socket: &OwnedFd, streak_bytes: usize) {
+        if streak_bytes >= STREAM_BYTES && self.may_widen {
+            self.may_widen = false;
+            widen(socket);
+        }
+    }
+}
+
+/// Raises the limit of the receive buffer without fixing it, which `SO_RCVBUF` would do: a socket that may wait for so many
+/// bytes must have room for twice as many (`tcp_set_rcvlowat` in Linux, 4.18). If the system refuses, it stays as it is.
+#[cold]
+fn widen(socket: &OwnedFd) {
+    use std::os::fd::AsRawFd as _;
+    for bytes in [WINDOW_BYTES, 1] {
+        // SAFETY: the option is an int, which lives until the call returns.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                std::ptr::from_ref(&bytes).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    }
+}
+
 /// Length of the queue of connections not yet accepted. All connections of a server may arrive together, and a SYN that
 /// finds the queue full costs its client a second (`net.core.somaxconn` limits it).
 const BACKLOG: i32 = 4096;
@@ -116,5 +167,32 @@ mod tests {
         assert_eq!(of((Ipv6Addr::LOCALHOST, 1).into()), "reno");
         let system = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         assert_eq!(of(([192, 0, 2, 1], 1).into()), sockopt::tcp_congestion(&system).unwrap());
+    }
+
+    #[test]
+    fn only_a_stream_that_an_initiator_asked_for_has_a_wide_window() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket: OwnedFd = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let room = || sockopt::socket_recv_buffer_size(&socket).unwrap();
+        let before = room();
+        Window::default().received(&socket, STREAM_BYTES);
+        let mut window = Window::of_initiator();
+        window.received(&socket, STREAM_BYTES - 1);
+        assert_eq!(room(), before);
+        window.received(&socket, STREAM_BYTES);
+        assert!(room() > before, "{} bytes after {before}", room());
+        // It waits for a single byte again.
+        let (mut bytes, mut len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: both point to values that live until the call returns, and the length is that of the first.
+        let result = unsafe {
+            libc::getsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&socket),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw mut bytes).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!((result, bytes), (0, 1));
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use iotax_node::CloseReason;
 
-use super::super::{connections::Connection, life::Life};
+use super::super::{connections::Connection, life::Life, socket::Window};
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a socket, not the states of a machine")]
@@ -19,6 +19,7 @@ pub(in crate::driver) struct Conn {
     pub(super) more_waits: bool,
     /// Bytes received since a receive last left none behind.
     pub(super) streak_bytes: usize,
+    pub(super) window: Window,
     /// The last receive filled a place.
     pub(super) had_place: bool,
     /// The socket is full, and the kernel waits for room.
@@ -38,10 +39,22 @@ impl Conn {
             receiving: false,
             more_waits: false,
             streak_bytes: 0,
+            window: Window::default(),
             had_place: false,
             blocked: false,
             held: Vec::new(),
             ending: None,
+        }
+    }
+
+    /// Counts a receive, once it is known whether it left bytes behind.
+    #[inline]
+    pub(super) fn count_streak(&mut self, received: usize) {
+        if self.more_waits {
+            self.streak_bytes += received;
+            self.window.received(&self.socket, self.streak_bytes);
+        } else {
+            self.streak_bytes = 0;
         }
     }
 

@@ -21,7 +21,7 @@ use super::{
     gather::Sent,
     place,
     port::{Common, Port, SPILL_BYTES, Until, receive_limit, settle},
-    socket,
+    socket::{self, Window},
     waker::Handed,
 };
 use crate::disk::Transfer;
@@ -172,7 +172,7 @@ impl UringPort {
         let discard = over || conn.life.discards(wanted);
         match (completion.outcome(), completion.buffer()) {
             (Ok(len @ 1..), Some(buffer)) => {
-                conn.streak_bytes = if conn.more_waits { conn.streak_bytes + len as usize } else { 0 };
+                conn.count_streak(len as usize);
                 let bytes = self.buffers.bytes(buffer, len as usize);
                 if discard {
                 } else if wanted && conn.held.is_empty() {
@@ -276,7 +276,7 @@ impl UringPort {
             }
             Ok((placed, spilt)) => {
                 conn.more_waits = placed + spilt == place::limit(&place, self.spill.len());
-                conn.streak_bytes = if conn.more_waits { conn.streak_bytes + placed + spilt } else { 0 };
+                conn.count_streak(placed + spilt);
                 conn.had_place = true;
                 place::tell(node, self.common.clock.now(), id, placed, &self.spill[..spilt]);
                 settle(node, self);
@@ -336,6 +336,7 @@ impl Port for UringPort {
             }
         };
         let mut conn = Conn::new(socket);
+        conn.window = Window::of_initiator();
         let address = conn.connecting.insert(Box::new(to.into()));
         let entry = opcode::Connect::new(fd(conn.socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
         self.common.conns.insert(id, conn);
