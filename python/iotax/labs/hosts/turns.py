@@ -82,10 +82,12 @@ class HostSession:
             idle_ns = round(each.seen.idle_cores * window_ns)
             cpu += initiator_cpu(each.answer.host, result, told.threads, idle_ns, kernel=told.kernel)
         slices = [self._slice(place, clients, told) for place in sorted(places)]
-        window_ns = clients[0].result.window.duration_ns
+        # Clients also did I/O in slices that others missed, at the same cost for the target.
+        in_slices = sum(each.ios for each in slices)
+        scale = sum(each.result.ios for each in clients) / in_slices if in_slices else 1.0
         for index, (answer, seen) in enumerate(self._targets):
             threads = told.server_threads if index == 0 else None
-            cpu += _target_parts(answer, seen, slices, window_ns, threads)
+            cpu += _target_parts(answer, seen, slices, scale, threads)
         parts = [Part(each.answer.host, each.answer.offset, each.result) for each in clients]
         result = merged(parts, CpuUse(cpu))
         starts_ns = [each.began_ns + each.slices[min(places)].start_ns for each in clients]
@@ -171,10 +173,10 @@ SERVER = "target"
 
 
 def _target_parts(
-    answer: Answer, seen: Seen, slices: Sequence[Slice], window_ns: int, server_threads: int | None
+    answer: Answer, seen: Seen, slices: Sequence[Slice], scale: float, server_threads: int | None
 ) -> list[CpuTime]:
-    """A target's machine and, if it is ours, its server."""
-    scale = window_ns / sum(each.duration_ns for each in slices)
+    """A target's machine and, if it is ours, its server: in these slices, times `scale`."""
+    window_ns = round(scale * sum(each.duration_ns for each in slices))
     processors = len(answer.observed["machine"]["cores"]) or None
     role: Role = "target" if server_threads is None else "other"
 

@@ -39,14 +39,20 @@ END
             echo "GIVE KEYTAB=$(base64 $KERBEROS/initiator$path | tr -d '\n')"
         done
         rpc.svcgssd -n 2>/run/kerberos.err || die "rpc.svcgssd: $(cat /run/kerberos.err)"
+        until_true 20 opened rpc.svcgssd auth.rpcsec.init/channel || die "rpc.svcgssd does not hear the kernel"
     else
         # The name of the address that is mounted is the server's.
         grep -q "^$STORAGE " /etc/hosts || echo "$STORAGE storage" >>/etc/hosts
         echo "$KEYTAB" | base64 -d >$KRB5_KTNAME || die "no key"
         mkdir -p $PIPES && mount -t rpc_pipefs pipefs $PIPES || die "no rpc_pipefs"
         rpc.gssd -D -p $PIPES -d $KERBEROS -k $KRB5_KTNAME 2>/run/kerberos.err || die "rpc.gssd: $(cat /run/kerberos.err)"
+        # While it has opened no pipe, the kernel asks nobody, and denies a mount.
+        until_true 20 opened rpc.gssd "$PIPES/gssd/.*/gssd" || die "rpc.gssd does not hear the kernel"
     fi
 }
+
+# opened PROGRAM PATTERN: whether it has opened a file whose name matches.
+opened() { for _pid in $(pidof $1); do ls -l /proc/$_pid/fd; done 2>/dev/null | grep -q -- "-> .*$2$"; }
 
 kdc_up() {
     cat >$KRB5_KDC_PROFILE <<END
