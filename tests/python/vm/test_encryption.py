@@ -399,22 +399,27 @@ def connect(encrypting: Guests) -> Iterator[Any]:
         path.down()
 
 
+def written(guests: Guests, asked: Settings, capture: Path) -> tuple[bytes, dict[str, str]]:
+    """What the link carried while a pattern was written over such a path, and what the guest says of the path."""
+    path = Reached(guests, asked, Links(guests, guests["storage"]))
+    path.up()
+    with path.links.watched([[path.device]]):
+        captured = path.write(capture)
+    facts = path.facts()
+    path.down()
+    assert len(captured) > 65536
+    assert mismatches(asked, facts) == []
+    return captured, facts
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", ["nfs3", "nfs4.1"])
 def test_nobody_reads_a_pattern_that_kerberos_encrypts_and_signs(
     kerberised: Guests, protocol: str, tmp_path: Path
 ) -> None:
     for encryption in ("none", "krb5i", "krb5p"):
-        asked = settings(encryption, protocol)
-        path = Reached(kerberised, asked, Links(kerberised, kerberised["storage"]))
-        path.up()
-        with path.links.watched([[path.device]]):
-            captured = path.write(tmp_path / f"{encryption}.pcap")
-        facts = path.facts()
-        path.down()
-        assert len(captured) > 65536
+        captured, facts = written(kerberised, settings(encryption, protocol), tmp_path / f"{encryption}.pcap")
         assert (PATTERN in captured) == (encryption != "krb5p")
-        assert mismatches(asked, facts) == []
         assert facts["encryption"] == encryption
         assert encryption != "krb5p" or "cts(cbc(" in facts["cipher"]
 
@@ -425,16 +430,8 @@ def test_nobody_reads_a_pattern_that_kerberos_encrypts_and_signs(
 )
 def test_nobody_reads_a_pattern_over_tls(over_tls: Guests, protocol: str, cipher: str, tmp_path: Path) -> None:
     for encryption in ("none", "tls"):
-        asked = settings(encryption, protocol)
-        path = Reached(over_tls, asked, Links(over_tls, over_tls["storage"]))
-        path.up()
-        with path.links.watched([[path.device]]):
-            captured = path.write(tmp_path / f"{encryption}.pcap")
-        facts = path.facts()
-        path.down()
-        assert len(captured) > 65536
+        captured, facts = written(over_tls, settings(encryption, protocol), tmp_path / f"{encryption}.pcap")
         assert (PATTERN in captured) == (encryption == "none")
-        assert mismatches(asked, facts) == []
         assert facts["encryption"] == encryption
         assert encryption == "none" or facts["cipher"].startswith(cipher)
 
