@@ -28,9 +28,9 @@ from typing import Any
 from bench.process import FailedError, UnavailableError
 from iotax.engine import EngineError, find_engine
 from iotax.labs.load import run_load
+from iotax.labs.vm.counters import processor_threads
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import BOOT_S, Guest
-from iotax.labs.vm.hypervisor import processor_threads
 from iotax.labs.vm.image import build
 from iotax.labs.vm.qemu import Machine, require_qemu
 

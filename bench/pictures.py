@@ -21,7 +21,7 @@ from iotax.analysis.profile import cell_profiles
 from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.report import font, palette, renderer, write
-from iotax.report.charts.instructions import FAMILY_COLOURS
+from iotax.report.charts.layers import FAMILY_COLOURS
 from iotax.report.pdf import PROGRAMS
 from iotax.wording import title
 from iotax.wording.profile import families

@@ -15,6 +15,8 @@ import stat
 from pathlib import Path
 from typing import IO
 
+OUT = Path("out")
+"""Where results are kept unless the user names another place."""
 NOTEBOOK_SUFFIXES = (".iotax", ".iotax-wal", ".iotax-shm", ".iotax-lock", ".iotax-new")
 """Names of notebooks and of the files that SQLite and a writer keep beside them."""
 STUDY_SUFFIXES = (".yaml", ".yml")

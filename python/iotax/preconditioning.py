@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from iotax.analysis.preconditioned import Progress as Done
-from iotax.analysis.preconditioned import progress_of
+from iotax.analysis.steady import Progress as Done
+from iotax.analysis.steady import progress_of
 from iotax.labs.base import Lab, Progress, Step
 from iotax.records import Conditioning
 from iotax.study.precondition import Precondition

@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any
 
 from iotax.analysis.data import StudyData
+from iotax.analysis.precision import precise_enough
 from iotax.analysis.search import next_trials
-from iotax.analysis.stopping import precise_enough
 from iotax.design import Plan
 from iotax.design.plan import added
 from iotax.design.rounds import session_of

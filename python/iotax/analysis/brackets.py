@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from iotax.analysis.carriers import Carriers
 from iotax.analysis.data import PROTOCOL, Cell, Grid
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import BOTH_ENDS, Response, Run
 from iotax.analysis.verdict import Cause, Verdict, Withheld
+from iotax.analysis.withheld import Carriers
 from iotax.protocols import known
 
 _KINDS = ("software", "loop")

@@ -1,4 +1,11 @@
-"""Ratios to the baseline and differences to local, with intervals and verdicts."""
+"""Ratios to the baseline and differences to local, with intervals and verdicts.
+
+If no treatment ran twice, nothing is known of the scatter of runs, and a ratio has no interval. Under n conditions
+there are n ratios of two arms, though, and their mean has one (`Paired`): Student's t over the conditions, each of
+which counts once (Cochran, "Sampling Techniques", §2.5). It holds what differs between conditions and the scatter of
+single runs together, so it says how the arms differ over conditions such as these. It is not a verdict: it tells no
+condition from chance, and the conditions were chosen, not drawn.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,15 +15,14 @@ from functools import cached_property
 import numpy as np
 
 from iotax.analysis.brackets import Brackets, End, Pair, agreed
-from iotax.analysis.carriers import Carriers, between, carriers_of
 from iotax.analysis.data import Cell, Grid, StudyData
-from iotax.analysis.estimate import Estimate, mean_of
+from iotax.analysis.estimate import Contrast, Estimate, mean_of
 from iotax.analysis.model import CellModel, Layout, Weights
 from iotax.analysis.replicates import ReplicateModel
 from iotax.analysis.responses import CPU, CPU_INITIATOR, CPU_TARGET, IOPS, LATENCY, UTILISATION, Response, Run
 from iotax.analysis.strata import Variation, WholePlots, variation, whole_plots
 from iotax.analysis.verdict import Cause, Verdict, Withheld, judge, log_margin, two_sided_p
-from iotax.analysis.withheld import withheld
+from iotax.analysis.withheld import Carriers, carriers_of, unlike_carriers, withheld
 from iotax.records import Carrier
 
 
@@ -244,7 +250,7 @@ def _at_ends(
 
 def _within_carriers(model: Model, comparison: Comparison, pairs: Sequence[tuple[Cell, Cell]]) -> Comparison:
     """Removes the verdict if a pair of cells differs in its carrier and no second bound covers that."""
-    reasons = (between(model.carriers[cell], model.carriers[base]) for cell, base in pairs)
+    reasons = (unlike_carriers(model.carriers[cell], model.carriers[base]) for cell, base in pairs)
     reason = next((each for each in reasons if each is not None), None)
     if reason is None or comparison.verdict is None or comparison.ends:
         return comparison
@@ -400,3 +406,45 @@ def _judge(
         ratio = Estimate.ratio(contrasts[i], confidence)
         result[i] = Comparison(model.response, "", None, ratio, p_difference, verdict)
     return result
+
+
+CONDITIONS_MIN = 5
+"""With fewer conditions the interval is too wide to be useful."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """An arm against the baseline over conditions that were each measured once."""
+
+    response: Response
+    arm: str
+    ratio: Estimate
+    """Geometric mean of the conditions' ratios, with the 95 % interval of their scatter."""
+    conditions: int
+    least: tuple[float, str]
+    """The smallest ratio of a condition, and the condition."""
+    most: tuple[float, str]
+
+
+def paired(model: Model) -> list[Paired]:
+    """For each arm that is compared, where no treatment ran twice; empty if some did: then runs give intervals."""
+    grid = model.grid
+    found = []
+    if len(set(model.cells)) < len(model.cells):
+        return []
+    values = {cell: math.log(value) for cell, (_, value) in zip(model.cells, model.observed, strict=True)}
+    for arm in grid.arms:
+        pairs = [
+            (values[cell] - values[base], grid.condition(cell))
+            for cell in grid.cells()
+            if grid.arm(cell) == arm and cell in values and (base := grid.baseline_of(cell)) in values and base != cell
+        ]
+        if len(pairs) < CONDITIONS_MIN or arm in model.withheld or arm == grid.local:
+            continue
+        logs = np.array([log for log, _ in pairs])
+        error = float(logs.std(ddof=1) / math.sqrt(len(logs)))
+        contrast = Contrast(float(logs.mean()), error, len(logs) - 1)
+        least, most = min(pairs), max(pairs)
+        ends = [(math.exp(log), condition) for log, condition in (least, most)]
+        found.append(Paired(model.response, arm, Estimate.ratio(contrast), len(pairs), ends[0], ends[1]))
+    return found

@@ -33,10 +33,10 @@ from scipy.special import ndtri
 
 from iotax.analysis import student
 from iotax.analysis.estimate import Contrast, Estimate, jackknife
-from iotax.analysis.fieller import fieller
 from iotax.analysis.model import sum_coded
 from iotax.analysis.multiplicity import at_five
 from iotax.analysis.regression import Fit, FTest, compare_nested, fit, wald
+from iotax.analysis.student import fieller
 
 ALPHA = 0.05
 _BEND_MIN = 1.001

@@ -1,7 +1,16 @@
-"""The limit of each treatment: why it does not do twice as much, with the evidence."""
+"""The limit of each treatment: why it does not do twice as much, with the evidence.
 
-from collections.abc import Sequence
+A simulation knows all its resources. One with utilisation U at rate X can serve at most X / U (the utilisation law,
+Denning and Buzen, ACM Computing Surveys 10:3, 1978). So if the busiest resource no longer limits, the rate can rise to
+X / U of the second.
+
+Bounded queues and credits do no work: they fill up behind a slow resource. They count as the limit only if no working
+resource is saturated, and no law says how far the rate can rise until they limit.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from iotax.analysis.responses import Run
@@ -69,3 +78,34 @@ def _shared_by_both(run: Run) -> list[CpuTime]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+_NONE: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The limiting resource, a name in `utilisation`; None if none is saturated: then the load itself is the limit."""
+
+    rate_iops: float
+    utilisation: Mapping[str, float]
+    limit: str | None
+    next: str | None
+    rise_max: float | None
+    """The share by which the rate can rise if `limit` no longer limits; None if no other resource was busy."""
+
+
+def bottleneck(rate_iops: float, utilisation: Mapping[str, float], held: Mapping[str, float] = _NONE) -> Bottleneck:
+    """`utilisation`: resource → busy share. `held`: the same for queues and credits. Among resources that are equal to
+    the percent, the first comes before those that wait because of it."""
+    ordered = sorted(utilisation, key=lambda name: -utilisation[name])
+    limit = ordered[0] if ordered and utilisation[ordered[0]] >= SATURATED else None
+    following = ordered[1 if limit else 0 :]
+    if limit is None:
+        fullest = max(held, key=lambda name: round(held[name], 2), default=None)
+        limit = fullest if fullest is not None and held[fullest] >= SATURATED else None
+    together = {**utilisation, **held}
+    then = following[0] if following and utilisation[following[0]] > 0 else None
+    if then is None:
+        return Bottleneck(rate_iops, together, limit, None, None)
+    return Bottleneck(rate_iops, together, limit, then, max(0.0, 1 / utilisation[then] - 1))

@@ -1,4 +1,5 @@
-"""How precise a run is: the half-widths of its intervals, response by response."""
+"""How precise a run is: the half-widths of its intervals, response by response, and whether the study may end. That is
+asked after each complete block, by the rule chosen before any data."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from iotax.analysis.compare import Comparison, compare_overall
+from iotax.analysis.compare import Comparison, LayoutCache, Model, compare, compare_overall
+from iotax.analysis.data import Grid, StudyData
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import RESPONSES, Response
 from iotax.analysis.summary import Summary
+from iotax.analysis.withheld import chosen
 from iotax.design.power import block_reach, seen_errors
 
 
@@ -69,3 +72,30 @@ def precisions(summary: Summary) -> list[Precision]:
 def _known(comparisons: Sequence[Comparison]) -> list[float]:
     widths = (half_width_percent(each.ratio) for each in comparisons)
     return [width for width in widths if width is not None]
+
+
+def half_width(data: StudyData) -> float:
+    """Half of the widest interval of a ratio to the baseline, as it is printed (`StudyData.confidence`), as a share;
+    infinite where one cannot be had. An imposed rate is always precise and says nothing: CPU per I/O stands in for
+    it."""
+    stop = data.study.design.stop
+    words = [stop.response] if stop and stop.response else data.study.responses
+    response = chosen(words, data.runs)[:1]
+    found = [
+        each.ratio
+        for asked in response
+        for each in compare(Model(asked, Grid(data.study), data, LayoutCache()), data.study.margin)
+        if each.condition is not None
+    ]
+    widths = [
+        math.inf if ratio.low is None or ratio.high is None else math.log(ratio.high / ratio.low) / 2 for ratio in found
+    ]
+    return math.expm1(max(widths, default=math.inf))
+
+
+def precise_enough(data: StudyData, blocks_done: int) -> bool:
+    """The decision of the study's `stop` on its first blocks, all of them complete."""
+    stop = data.study.design.stop
+    if stop is None or blocks_done < stop.at_least:
+        return False
+    return half_width(data) <= stop.half_width / 100

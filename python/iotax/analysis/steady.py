@@ -1,8 +1,8 @@
-"""Is a series steady? A label, never a verdict that is forced.
+"""Is a series steady, and is a volume? A label, never a verdict that is forced.
 
 Three questions of one series of intervals: does its level hold (SNIA's window), did the warm-up end before it began
 (MSER-5), and how far are its intervals independent (batch means)? None of them makes seconds into observations: what a
-run is known to is said by other runs.
+run is known to is said by other runs. The first one also says what preconditioning is left to do on a volume.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ from enum import StrEnum
 import numpy as np
 
 from iotax.analysis import student
+from iotax.records import Conditioning
+from iotax.study.precondition import Precondition
 
 SNIA_ROUNDS = 5
 SNIA_RANGE_MAX = 0.20
@@ -153,3 +155,41 @@ def _batched(values: Sequence[float], size: int) -> BatchMeans:
     lag1 = float(off[:-1] @ off[1:]) / squares if squares > 0 else 0.0
     reach = student.reach(n - 1) * float(np.sqrt(squares / (n - 1) / n))
     return BatchMeans(n, size, mean, reach, lag1)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What was done to the volume of an endpoint, and what is left to do."""
+
+    endpoint: str
+    passes_left: int
+    rounds: int
+    """The state in the invocation that counts: a volume that rested may have changed."""
+    rate_iops: float | None
+    """The state after the latest round."""
+    window: SniaWindow | None
+    """None before there are enough rounds."""
+    done: bool
+
+    @property
+    def steady(self) -> bool:
+        return self.window is not None and self.window.steady
+
+
+def progress_of(
+    asked: Precondition, endpoint: str, steps: Sequence[Conditioning], invocation: int | None = None
+) -> Progress:
+    """`invocation` is the current one; an earlier one counts if it finished."""
+    own = [each for each in steps if each.endpoint == endpoint]
+    passes_left = max(0, asked.passes - sum(each.kind == "fill" for each in own))
+    found: Progress | None = None
+    for one in dict.fromkeys([each.invocation for each in own] + ([invocation] if invocation is not None else [])):
+        rates = [each.rate_iops or 0.0 for each in own if each.invocation == one and each.kind == "round"]
+        window = snia_window(rates)
+        enough = len(rates) >= asked.rounds_max or (window is not None and window.steady)
+        found = Progress(
+            endpoint, passes_left, len(rates), rates[-1] if rates else None, window, passes_left == 0 and enough
+        )
+        if found.done:
+            break
+    return found or Progress(endpoint, passes_left, 0, None, None, passes_left == 0 and asked.rounds_max == 0)

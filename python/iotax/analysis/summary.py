@@ -13,16 +13,17 @@ from iotax.analysis.compare import (
     LayoutCache,
     Model,
     Overall,
+    Paired,
     Tax,
     compare,
     compare_overall,
+    paired,
     taxes,
 )
 from iotax.analysis.cost import CpuCosts, ServiceCost, Sizing, cpu_costs, service_costs
 from iotax.analysis.data import Cell, Grid, StudyData
-from iotax.analysis.factorial import Share, explained_variation
+from iotax.analysis.effects import Share, explained_variation
 from iotax.analysis.noise import Noise, noise_check, noise_floor
-from iotax.analysis.paired import Paired, paired
 from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import CPU, RESPONSES, Response, Run, counted

@@ -1,10 +1,11 @@
-"""Comparisons that are not judged: responses that a study sets, and arms without a verdict against the baseline."""
+"""Comparisons that are not judged: responses that a study sets, and arms without a verdict against the baseline. One
+reason is the carrier of a protocol in a lab: if it is emulated, a comparison includes the emulation."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from iotax.analysis.data import Grid
+from iotax.analysis.data import Cell, Grid
 from iotax.analysis.responses import (
     ASKED,
     BANDWIDTH,
@@ -22,7 +23,7 @@ from iotax.analysis.responses import (
     counted,
 )
 from iotax.analysis.verdict import Cause, Withheld
-from iotax.records import CpuRole, Lack
+from iotax.records import Carrier, CpuRole, Lack
 
 _RATES = (IOPS, BANDWIDTH, TRANSACTIONS)
 
@@ -108,3 +109,30 @@ def of_encryption(runs: Sequence[Run]) -> frozenset[str]:
     """The encryption of the links if guests' time was a count of their instructions."""
     facts = (run.result.facts for run in runs if run.result.facts.clock == "instructions")
     return frozenset(each.link.encryption for each in facts if each.link.encryption)
+
+
+Carriers = Mapping[Cell, Carrier]
+
+
+def carriers_of(cells: Iterable[Cell], runs: Iterable[Run]) -> Carriers:
+    """The carrier that all runs of a cell had; unknown if they differ."""
+    found: dict[Cell, Carrier] = {}
+    for cell, run in zip(cells, runs, strict=True):
+        carrier = run.result.facts.carrier
+        found[cell] = carrier if found.get(cell, carrier) == carrier else Carrier()
+    return found
+
+
+def described(carrier: Carrier) -> str:
+    """ "TCP", "software FCoE instead of hardware"."""
+    if carrier.kind == "none":
+        return "no transport"
+    name = carrier.name or carrier.kind
+    return f"{name} instead of {carrier.usual}" if carrier.emulated else name
+
+
+def unlike_carriers(arm: Carrier, baseline: Carrier) -> Withheld | None:
+    """Why two treatments get no verdict: at least one has an emulated carrier, and the other not the same."""
+    if arm == baseline or not (arm.emulated or baseline.emulated):
+        return None
+    return Withheld(Cause.CARRIER, described(arm), described(baseline))

@@ -2,13 +2,17 @@
 
 How often a thread of a protocol wakes, takes a turn and sends for an I/O is not in a notebook. So each measured
 treatment is simulated, which counts it; the costs are fitted to the measured CPU per I/O; and since costs change how
-often threads wake, that is repeated with the costs found until they stay. All of it is done for several measures of how
-much turns vary (`turns`), of which the one with the closest rates is taken.
+often threads wake, that is repeated with the costs found until they stay.
+
+All of it is done for several measures of how much turns vary, of which the one with the closest rates is taken.
+Threads whose turns all take what they cost wait for each other in step, or never. Real ones do not: what varies shows
+in the rate wherever two threads have work for each other at the same time.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +21,6 @@ from iotax.analysis.cost_fit import Costed, Figure, figure_of, fit_costs
 from iotax.analysis.data import StudyData
 from iotax.calibration.prediction import Row, rows
 from iotax.calibration.treatments import SIDES, NothingMeasured, Treatment, measured_treatments, simulated, split
-from iotax.calibration.turns import closest_percent, rms_off, tell_turns_apart
 from iotax.labs.sim.costs import document, told, turn_cv_percent
 from iotax.study.sim import Cost, Costs, CostTable, Sides, Spread
 from iotax.trial import SiteWork
@@ -263,3 +266,40 @@ def _per_io(work: SiteWork, ios: int) -> dict[str, float]:
         "kib_sent": work.sent_bytes / 1024 / ios,
         "segment": work.segments / ios,
     }
+
+
+_COARSE_PERCENT = (0, 20, 40, 60, 80, 100)
+_FINER_PERCENT = (10, 5)
+_TREATMENTS_MIN = 3
+
+
+def tell_turns_apart(treatments: Sequence[Treatment]) -> bool:
+    """Whether rates say how much turns vary: those over loopback of several I/Os at a time."""
+    return sum(each.gaps_ns is not None and not each.alone for each in treatments) >= _TREATMENTS_MIN
+
+
+def closest_percent(rms_at: Callable[[int], float]) -> int:
+    """The coefficient of variation, in steps of 5 %, with the smallest error; calls `rms_at` once for each."""
+    found: dict[int, float] = {}
+
+    def ask(percents: Sequence[int]) -> int:
+        for percent in percents:
+            if percent not in found:
+                found[percent] = rms_at(percent)
+        return min(found, key=lambda percent: (found[percent], percent))
+
+    best = ask(_COARSE_PERCENT)
+    for step in _FINER_PERCENT:
+        best = ask([percent for percent in (best - step, best + step) if 0 <= percent <= 100])
+    return best
+
+
+def rms_off(treatments: Sequence[Treatment], rates_iops: Mapping[str, float]) -> float:
+    """Root mean square of the logarithmic errors of simulated rates against measured ones over loopback. `rates_iops`:
+    treatment → rate."""
+    squares = [
+        math.log(rates_iops[each.name] * sum(each.gaps_ns.values()) / len(each.gaps_ns) / 1e9) ** 2
+        for each in treatments
+        if each.gaps_ns
+    ]
+    return math.sqrt(sum(squares) / len(squares))

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from rich.text import Text
 
-from iotax.cli.aa_table import needed_columns, noise_table
+from iotax.cli.aa_imported import needed_columns, noise_table
 from iotax.cli.console import console
 from iotax.cli.display import display_on
 from iotax.cli.document import STDOUT, interval, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
-from iotax.cli.notebooks import OUT
 from iotax.cli.run import measure
 from iotax.notebook import Notebook
+from iotax.outputs import OUT
 from iotax.study import Study
 from iotax.study.model import Design, factor_names
 from iotax.study.read import read_study

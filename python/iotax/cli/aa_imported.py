@@ -1,17 +1,18 @@
-"""`iotax aa NOTEBOOK` for imported results: the noise floor of the existing runs, since iotax cannot run new ones."""
+"""`iotax aa NOTEBOOK` for imported results: the noise floor of the existing runs, since iotax cannot run new ones. It
+prints the same table as `iotax aa`: how many replicates it takes to detect a difference of a given size."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
 from rich.text import Text
 
-from iotax.cli.aa_table import needed_columns, noise_table
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
 from iotax.notebook import NotebookError
 
 if TYPE_CHECKING:
@@ -90,3 +91,32 @@ def _document(found: list[Noise], runs: int, doubtful: int) -> dict[str, Any]:
             for noise in found
         ],
     }
+
+
+DIFFERENCES_PERCENT = (1.0, 2.0, 5.0, 10.0, 20.0)
+REPLICATES_MAX = 10_000
+
+
+def noise_table(*more: str) -> Table:
+    """One row for each response: its noise floor, `more`, and the replicates needed by size of difference."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("response")
+    for name in ("noise floor", *more):
+        table.add_column(name, justify="right", no_wrap=True)
+    for percent in DIFFERENCES_PERCENT:
+        table.add_column(f"{percent:g} %", justify="right")
+    return table
+
+
+def needed_columns(cv: float) -> list[str]:
+    return [_needed(cv, percent) for percent in DIFFERENCES_PERCENT]
+
+
+def _needed(cv: float, percent: float) -> str:
+    from iotax.design.power import replicates_to_detect
+
+    try:
+        count = replicates_to_detect(cv, 1 + percent / 100)
+    except ValueError:
+        return f"> {REPLICATES_MAX:,}"
+    return f"{count:,}" if count <= REPLICATES_MAX else f"> {REPLICATES_MAX:,}"

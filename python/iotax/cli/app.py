@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from iotax.cli import app_lab, app_results, app_sim, complete, examples, quantity
+from iotax.cli import app_lab, app_results, app_sim, complete, examples, options
 from iotax.cli.examples import WAYS_IN
 from iotax.cli.exits import HELP, Exit
 from iotax.cli.letters import echo, spell_out
@@ -95,7 +95,7 @@ def run(
     wait_for_target: Annotated[
         float,
         typer.Option(
-            parser=quantity.seconds,
+            parser=options.seconds,
             metavar="DURATION",
             help="How long to wait for a target that stops answering before the study ends early.",
             show_default="1min",
@@ -203,14 +203,14 @@ def versus(
         float | None,
         typer.Option(
             "--rwmixread",
-            parser=quantity.percent,
+            parser=options.percent,
             metavar="PERCENT",
             help="Share of reads if --rw is rw, readwrite or randrw.",
             show_default="50",
         ),
     ] = None,
     bs: Annotated[
-        int, typer.Option("--bs", parser=quantity.size_bytes, metavar="SIZE", help="Block size.", show_default="4k")
+        int, typer.Option("--bs", parser=options.size_bytes, metavar="SIZE", help="Block size.", show_default="4k")
     ] = 4096,
     iodepth: Annotated[int, typer.Option(min=1, help="I/Os in flight for each job.")] = 32,
     numjobs: Annotated[int, typer.Option(min=1, help="Jobs, each with its own connection.")] = 1,
@@ -218,7 +218,7 @@ def versus(
         int,
         typer.Option(
             "--size",
-            parser=quantity.size_bytes,
+            parser=options.size_bytes,
             metavar="SIZE",
             help="Bytes used of each endpoint, from its start.",
             show_default="512m",
@@ -238,7 +238,7 @@ def versus(
         float,
         typer.Option(
             "--time",
-            parser=quantity.seconds,
+            parser=options.seconds,
             metavar="DURATION",
             help="Time limit for the whole comparison.",
             show_default="2m",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli import complete, quantity
+from iotax.cli import complete, options
 from iotax.cli.exits import Exit, leave
 from iotax.cli.options import (
     Format,
@@ -110,7 +110,7 @@ def import_(
     margin: Annotated[
         float,
         typer.Option(
-            parser=quantity.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
+            parser=options.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
         ),
     ] = 5.0,
     published: Annotated[
@@ -262,7 +262,7 @@ def size(
     iops: Annotated[
         int,
         typer.Option(
-            parser=quantity.rate,
+            parser=options.rate,
             metavar="RATE",
             help="I/Os per second that the cores must sustain.",
             show_default="70k",
@@ -280,7 +280,7 @@ def size(
     cap: Annotated[
         float,
         typer.Option(
-            parser=quantity.percent,
+            parser=options.percent,
             metavar="PERCENT",
             help="Highest allowed utilisation of the cores.",
             show_default="80%",
@@ -334,7 +334,7 @@ def compare(
     margin: Annotated[
         float | None,
         typer.Option(
-            parser=quantity.percent,
+            parser=options.percent,
             metavar="PERCENT",
             help="Differences that count as equivalent, such as 5%; default: the margin of A.",
             show_default=False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from iotax.cli import quantity
+from iotax.cli import options
 from iotax.cli.options import (
     JsonCommand,
     JsonFile,
@@ -92,13 +92,13 @@ def what_if(
     hosts: Annotated[
         float | None,
         typer.Option(
-            parser=quantity.times, metavar="xN", help="Multiply the number of clients by N.", show_default=False
+            parser=options.times, metavar="xN", help="Multiply the number of clients by N.", show_default=False
         ),
     ] = None,
     link: Annotated[
         int | None,
         typer.Option(
-            parser=quantity.link, metavar="RATE", help="Give every link this rate, such as 25GbE.", show_default=False
+            parser=options.link, metavar="RATE", help="Give every link this rate, such as 25GbE.", show_default=False
         ),
     ] = None,
     mtu: Annotated[
@@ -109,12 +109,12 @@ def what_if(
     ] = None,
     media: Annotated[
         float | None,
-        typer.Option(parser=quantity.times, metavar="xN", help="Make media N times as fast.", show_default=False),
+        typer.Option(parser=options.times, metavar="xN", help="Make media N times as fast.", show_default=False),
     ] = None,
     trunk: Annotated[
         int | None,
         typer.Option(
-            parser=quantity.link,
+            parser=options.link,
             metavar="RATE",
             help="Put two switches between clients and target, with a trunk of this rate between them.",
             show_default=False,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from iotax.analysis import Shift
 from iotax.analysis.change import Change, Changes
 from iotax.cli import change_chart, change_profile
-from iotax.cli.change_table import escaped, html_table, markdown_table
+from iotax.cli.change_profile import escaped, html_table, markdown_table
 from iotax.outputs import GENERATOR, NOTE_OF_ORIGIN
 from iotax.wording import changes as wording
 from iotax.wording import figure, title

@@ -1,4 +1,4 @@
-"""Where the instructions of an I/O went before and after: bars and tables of layers and functions, and the calls of
+"""Where the instructions of an I/O went before and after: tables and bars of layers and functions, and the calls of
 both sides as flame graphs whose colours say what changed.
 
 Drawn without the report's chart library, which takes longer to load than the comparison takes.
@@ -10,7 +10,6 @@ import html
 from collections.abc import Sequence
 
 from iotax.analysis.profile import Frame, ProfileChange
-from iotax.cli.change_table import html_table, markdown_table
 from iotax.report.calls import TEXT_PX, Box, boxes, fitting
 from iotax.report.palette import COLOURS
 from iotax.wording.profile import CALLS, change_lead, change_note, change_rows, difference_cells, not_zero
@@ -160,3 +159,28 @@ def _shade(changed: float, whole: float, largest: float) -> str:
     if abs(changed) < _SAME * whole:
         return "same"
     return f"{'more' if changed > 0 else 'less'}{min(_STEPS - 1, int(_STEPS * abs(changed) / largest))}"
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> list[str]:
+    rule = ["---:" if at in numeric else "---" for at in range(len(columns))]
+    cells = [columns, rule, *([escaped(cell) for cell in row] for row in rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def escaped(text: str) -> str:
+    """Names may contain Markdown or HTML."""
+    for letter in "\\|`*_[]<>":
+        text = text.replace(letter, f"\\{letter}")
+    return text
+
+
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    lines = [f"<tr>{head}</tr>"]
+    for row in rows:
+        cells = (
+            f'<td class="num">{html.escape(cell)}</td>' if at in numeric else f"<td>{html.escape(cell)}</td>"
+            for at, cell in enumerate(row)
+        )
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"

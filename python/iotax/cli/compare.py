@@ -15,11 +15,10 @@ from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.verdict import Cause, Verdict
 from iotax.cli import change_page
-from iotax.cli.console import console
+from iotax.cli.console import console, fitting
 from iotax.cli.document import STDOUT, interval, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
-from iotax.cli.fit import fitting
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
 from iotax.cli.profile import change_documents, print_changes, print_leads
 from iotax.cli.treatments import COLORS
 from iotax.collected import study_data

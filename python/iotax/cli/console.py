@@ -1,4 +1,5 @@
-"""The consoles to which tables and progress are written."""
+"""The consoles to which tables and progress are written. A table that is wider than its terminal is broken or
+divided; no figure is cut."""
 
 from __future__ import annotations
 
@@ -6,13 +7,15 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from iotax.outputs import visible
@@ -143,3 +146,20 @@ def steps(count: int) -> Generator[Callable[[str], None]]:
 def say(prose: str, *, err: bool = False) -> None:
     """Prints prose to standard output, or to standard error if the output belongs to a program."""
     console_on(sys.stderr if err else sys.stdout).print(Text(prose), soft_wrap=True)
+
+
+_UNBOUND = 10_000
+
+
+def fitting(console: Console, choices: Iterable[Sequence[Table]]) -> Sequence[Table]:
+    """The first choice whose tables all fit the console, else the last."""
+    tables: Sequence[Table] = ()
+    for tables in choices:
+        if all(_width(console, each) <= console.width for each in tables):
+            break
+    return tables
+
+
+def _width(console: Console, table: Table) -> int:
+    """Width of the table if nothing cuts it."""
+    return Measurement.get(console, console.options.update(width=_UNBOUND), table).maximum

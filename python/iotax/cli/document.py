@@ -1,5 +1,5 @@
-"""A command's results as JSON for pipelines: on standard output in place of the text, or in a file beside it.
-docs/reference/json.md describes each document."""
+"""A command's results, or a study, as JSON for pipelines: on standard output in place of the text, or in a file beside
+it. docs/reference/json.md describes each document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from iotax import outputs
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
+from iotax.design import Plan
+from iotax.labs.base import CheckItem
 from iotax.outputs import OutputRefused
+from iotax.study import Study
 
 if TYPE_CHECKING:
     from iotax.analysis import Estimate
@@ -69,3 +72,49 @@ def _plain(value: Any) -> Any:
             return None
         case _:
             return value
+
+
+def plan_document(study: Study, plan: Plan, notes: list[str]) -> dict[str, Any]:
+    return {
+        **_head(study, plan),
+        "blocks": plan.blocks,
+        "seed": study.design.seed,
+        "settings": study.model_dump(mode="json", include={"lab", "volume", "load", "connection"}),
+        "trials": [
+            {
+                "trial": each.id,
+                "order": each.order,
+                "block": each.block,
+                "replicate": each.replicate,
+                "role": each.role,
+                "levels": each.treatment,
+                "duration_s": plan.trial_ns[each.id] / 1e9,
+            }
+            for each in plan.trials
+        ],
+        "notes": notes,
+    }
+
+
+def check_document(study: Study, plan: Plan, findings: list[CheckItem]) -> dict[str, Any]:
+    kinds = [each.kind for each in findings]
+    return {
+        **_head(study, plan),
+        "outcome": next((kind for kind in ("refused", "error") if kind in kinds), "ok"),
+        "findings": [{"kind": each.kind, "subject": each.subject, "message": each.message} for each in findings],
+    }
+
+
+def studies_document(planned: dict[str, tuple[Study, Plan]]) -> dict[str, Any]:
+    return {"studies": [{"name": name, **_head(study, plan)} for name, (study, plan) in planned.items()]}
+
+
+def _head(study: Study, plan: Plan) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "question": study.question,
+        "trials_planned": len(plan.trials),
+        "trials_max": plan.trials_max,
+        "duration_s": plan.duration_ns / 1e9,
+        "duration_max_s": plan.duration_max_ns / 1e9,
+    }

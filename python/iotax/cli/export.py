@@ -16,7 +16,7 @@ from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.outputs import PARQUET_MARK
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows

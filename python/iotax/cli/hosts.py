@@ -13,10 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.cli.console import console
+from iotax.cli.console import console, fitting
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
-from iotax.cli.fit import fitting
 from iotax.cli.letters import echo
 from iotax.cli.loading import load
 from iotax.cli.study import open_lab, planned

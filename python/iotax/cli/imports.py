@@ -16,7 +16,6 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import OUT
 from iotax.imports.campaign import Campaign, Naming, given_times, read_campaign
 from iotax.imports.formats import FORMATS, Format
 from iotax.imports.naming import NamePattern, PatternError, given_factors
@@ -25,6 +24,7 @@ from iotax.imports.processors import recorded
 from iotax.imports.study import Kept, Read, Wanted, remarks, study_of
 from iotax.imports.write import write
 from iotax.notebook import Notebook, NotebookError, Writer
+from iotax.outputs import OUT
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted
 from iotax.version import __version__

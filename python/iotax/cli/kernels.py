@@ -11,15 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from iotax.analysis import Summary, summarise
-from iotax.analysis.carriers import carriers_of, described
 from iotax.analysis.estimate import Estimate
+from iotax.analysis.withheld import carriers_of, described
 from iotax.cli.console import console
 from iotax.cli.loading import load
-from iotax.cli.notebooks import OUT
 from iotax.collected import study_data
 from iotax.design import plan
 from iotax.labs.vm.qemu import PROGRAM
 from iotax.notebook import Notebook, NotebookError
+from iotax.outputs import OUT
 from iotax.study import Study
 from iotax.units import show_minutes
 from iotax.wording import title

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
 from iotax.notebook import NotebookError
 
 if TYPE_CHECKING:

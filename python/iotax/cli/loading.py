@@ -1,5 +1,5 @@
-"""Reads a study from the command line. This module loads quickly: `iotax run` prints its first line after this and
-before all else."""
+"""Reads a study and opens a notebook for the command line. This module loads quickly: `iotax run` prints its first line
+after this and before all else."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import typer
 
 from iotax.cli.console import say
 from iotax.cli.exits import Exit, leave
+from iotax.notebook import Notebook, NotebookError
+from iotax.outputs import OUT
 from iotax.study import Study
 from iotax.study.as_simulated import load_simulated
-from iotax.study.notes import notes
 from iotax.study.own_target import load_with_targets
-from iotax.study.read import builtin_studies, load_study
+from iotax.study.read import builtin_studies, load_study, notes
 from iotax.study.source import StudyError
 from iotax.units import format_duration, show_time
 
@@ -103,3 +104,16 @@ def _refuse_notebook(name: str) -> None:
     leave(
         Exit.USAGE, f"{path} is a notebook, not a study; to continue it, run its study: iotax run {study.name} {path}"
     )
+
+
+def open_notebook(path: Path | None, instead: str = "") -> Notebook:
+    """The notebook named, or the newest in out/. Exits with the reason if there is none, and names alternatives."""
+    if path is None:
+        found = sorted(OUT.glob("*.iotax"), key=lambda each: each.stat().st_mtime)
+        if not found:
+            leave(Exit.NOTEBOOK, f"no notebook in {OUT}/; `iotax run` creates one, or name one{instead}")
+        path = found[-1]
+    try:
+        return Notebook(path)
+    except NotebookError as error:
+        leave(Exit.NOTEBOOK, str(error))

@@ -1,17 +1,61 @@
-"""Arguments and options that several commands share. This module loads quickly, since every command loads it."""
+"""Arguments and options that several commands share. This module loads quickly, since every command loads it. Values
+have the same syntax as in a study file: `--iops 70k`, `--margin 5%`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from iotax.cli import complete, quantity
+from iotax.cli import complete
 from iotax.cli.exits import Exit, leave
+from iotax.units import parse_bit_rate, parse_duration, parse_percent, parse_rate, parse_size
+
+_Value = TypeVar("_Value")
+
+
+def percent(text: str) -> float:
+    return _read(parse_percent, text)
+
+
+def rate(text: str) -> int:
+    """I/Os per second."""
+    return _read(parse_rate, text)
+
+
+def seconds(text: str) -> float:
+    return _read(parse_duration, text) / 1e9
+
+
+def size_bytes(text: str) -> int:
+    return _read(parse_size, text)
+
+
+def link(text: str) -> int:
+    """Bits per second: 25GbE, 25Gbit."""
+    return _read(parse_bit_rate, re.sub(r"(?i)be$", "bit", text))
+
+
+def times(text: str) -> float:
+    """x2, 2x or 2: a factor."""
+    found = re.fullmatch(r"[x×]?(\d+(?:\.\d+)?)[x×]?", text.strip())
+    if found is None or not float(found[1]):
+        raise typer.BadParameter(f"found {text!r}: say how many times, such as x2")
+    return float(found[1])
+
+
+def _read(parse: Callable[[object], _Value], text: str) -> _Value:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found {text!r}: {error}") from None
+
 
 StudyName = Annotated[
     str,
@@ -60,7 +104,7 @@ TimeBudget = Annotated[
     float | None,
     typer.Option(
         "--time",
-        parser=quantity.seconds,
+        parser=seconds,
         metavar="DURATION",
         help="Time limit for the whole run, such as 30s: fewer sessions and rounds. For studies in rounds.",
         show_default=False,

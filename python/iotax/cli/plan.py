@@ -12,16 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from iotax.cli.console import console
-from iotax.cli.document import STDOUT, judged, write_document
-from iotax.cli.documents import plan_document
+from iotax.cli.document import STDOUT, judged, plan_document, write_document
 from iotax.cli.loading import load, within_time
-from iotax.cli.notebooks import OUT
 from iotax.cli.screen import LINES, height
 from iotax.cli.study import planned
 from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.design.describe import CVS, arranged, describe, detectable, happenings, searched, stops
 from iotax.notebook import Notebook, NotebookError
+from iotax.outputs import OUT
 from iotax.study import Study
 from iotax.study.asked import asked
 from iotax.study.model import format_level

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from iotax.analysis import Summary
 from iotax.analysis.profile import Difference, ProfileChange, cell_profiles
-from iotax.cli.fit import fitting
+from iotax.cli.console import fitting
 from iotax.units import counted
 from iotax.wording import title
 from iotax.wording.profile import (

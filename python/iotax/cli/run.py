@@ -16,8 +16,8 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import load, within_time
-from iotax.cli.notebooks import OUT
 from iotax.listener import Ending, Listener, Listeners
+from iotax.outputs import OUT
 from iotax.study import Study
 from iotax.units import counted
 from iotax.waiting import WAIT_FOR_TARGET_S

@@ -18,13 +18,11 @@ from iotax.analysis.compare import Tax
 from iotax.analysis.data import Grid
 from iotax.analysis.interruptions import interruptions
 from iotax.analysis.responses import SLOW
-from iotax.cli.console import console
-from iotax.cli.fit import fitting
+from iotax.cli.console import console, fitting
 from iotax.cli.treatments import COLORS, measured_columns
 from iotax.units import counted, show_rate
 from iotax.wording import brief, figure, processors, recovery, search, title
-from iotax.wording.carried import ENCRYPTED_BRIEF, encrypted
-from iotax.wording.conditions import under
+from iotax.wording.conditions import ENCRYPTED_BRIEF, encrypted, under
 from iotax.wording.trust import SIMULATED_BRIEF
 
 LINES = 24

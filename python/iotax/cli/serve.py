@@ -20,9 +20,8 @@ from iotax.cli.exits import Exit, leave
 from iotax.engine import EngineError, find_engine
 from iotax.places.waiting import Engine
 from iotax.protocols import titles
-from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
-from iotax.serving.offer import PORTS, Offer
+from iotax.serving.offer import PORTS, Offer, commands, reachable
 from iotax.study.connection import Polling
 from iotax.units import counted, format_size, parse_size
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.text import Text
 
-from iotax.cli.agreed import agreed
 from iotax.cli.console import console, height, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
+from iotax.cli.summary import agreed
 from iotax.notebook import Notebook, NotebookError
 from iotax.outputs import OutputRefused
 from iotax.trial import Attempt

@@ -14,9 +14,8 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.measurements import costs_of, measured, simulating, tell
-from iotax.cli.notebooks import open_notebook
-from iotax.cli.predictions import document_of, sentences, table_of
+from iotax.cli.loading import open_notebook
+from iotax.cli.sim_predict import costs_of, document_of, measured, sentences, simulating, table_of, tell
 from iotax.engine import find_engine
 from iotax.labs.sim.costs import told
 from iotax.study.sim import Cost, Costs, CostTable

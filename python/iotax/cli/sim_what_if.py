@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from iotax.analysis.bottleneck import Bottleneck, bottleneck
+from iotax.analysis.limits import Bottleneck, bottleneck
 from iotax.cli.console import console, height, say, steps
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave

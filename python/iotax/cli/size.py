@@ -27,7 +27,7 @@ from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import open_notebook
+from iotax.cli.loading import open_notebook
 from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget

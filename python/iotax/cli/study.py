@@ -12,12 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from iotax.cli.console import console, say, steps
-from iotax.cli.document import STDOUT, judged, write_document, write_output
-from iotax.cli.documents import check_document, studies_document
+from iotax.cli.document import STDOUT, check_document, judged, studies_document, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import load
-from iotax.cli.template import TEMPLATE, from_study
+from iotax.cli.questions import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
 from iotax.engine import EngineError

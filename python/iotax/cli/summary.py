@@ -1,8 +1,10 @@
-"""The results of a run: each treatment, absolute and relative to the baseline, as a table and as JSON."""
+"""The results of a run as a table and as JSON: each treatment, absolute and relative to the baseline; what connections
+found and agreed on."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from rich.markup import escape
@@ -11,19 +13,19 @@ from rich.text import Text
 from iotax.analysis import RESPONSES, CellSummary, Severity, StudyData, Summary, summarise
 from iotax.analysis.interruptions import delays, interruptions
 from iotax.analysis.precision import half_width_percent, precisions
-from iotax.cli.agreed import agreed
 from iotax.cli.console import console
 from iotax.cli.document import interval
 from iotax.cli.profile import print_profiles, profile_documents
 from iotax.cli.treatments import tables
 from iotax.collected import study_data
 from iotax.notebook import Notebook
+from iotax.trial import Attempt
 from iotax.wording import (
     SIMULATED,
     answer,
     clients,
+    conditions,
     inside,
-    link,
     measuring,
     precision,
     recovery,
@@ -68,7 +70,7 @@ def print_summary(data: StudyData) -> None:
             out.print(Text(finding.sentence), soft_wrap=True)
     print_profiles(out, summary)
     recoveries = (recovery.sentence(summary), recovery.compared(summary))
-    for line in (*clients.sentences(summary), *link.sentences(data), *recoveries):
+    for line in (*clients.sentences(summary), *conditions.of_links(data), *recoveries):
         if line:
             out.print(Text(line), soft_wrap=True)
     for line in agreement(summary.sources, "simulated" if data.simulated else "measured"):
@@ -206,3 +208,19 @@ def _print_warnings(summary: Summary) -> None:
         if finding.tone == "warning":
             for line in (finding.text, *finding.details):
                 console().print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def agreed(attempts: Iterable[Attempt]) -> dict[str, dict[str, str]]:
+    """Protocol → what its first connection found and agreed on; by level if levels of one protocol differ."""
+    levels: dict[str, dict[str, dict[str, str]]] = {}
+    for attempt in attempts:
+        if attempt.result is None or attempt.connected is None or not attempt.connected.words:
+            continue
+        protocol = attempt.result.facts.protocol
+        level = str(attempt.trial.treatment.get("protocol", protocol))
+        levels.setdefault(protocol, {}).setdefault(level, attempt.connected.words)
+    found: dict[str, dict[str, str]] = {}
+    for protocol, said in levels.items():
+        alike = all(words == next(iter(said.values())) for words in said.values())
+        found |= {protocol: next(iter(said.values()))} if alike else said
+    return found

@@ -13,7 +13,7 @@ from rich.text import Text
 from iotax.analysis import CellSummary, Response, Summary, Verdict
 from iotax.analysis.interruptions import interruptions
 from iotax.analysis.responses import CPU_MACHINE, DISK_IOPS, IOPS, LONGEST_GAP, ROLE_OF, SLOW, UTILISATION
-from iotax.cli.fit import fitting
+from iotax.cli.console import fitting
 from iotax.units import show_rate
 from iotax.wording import figure, indexed, indexed_ends, recovery, verdict_word
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iotax.cli.exits import Exit
 from iotax.cli.letters import echo
-from iotax.cli.notebooks import OUT
+from iotax.outputs import OUT
 from iotax.study.source import without_logins
 from iotax.version import __version__
 

@@ -14,7 +14,7 @@ from iotax.cli import run as command
 from iotax.cli.console import say
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
-from iotax.cli.notebooks import OUT
+from iotax.outputs import OUT
 from iotax.study.versus import RW, Asked, VersusError, initiators_of, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
 

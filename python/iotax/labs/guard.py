@@ -1,16 +1,22 @@
 """Protects data that iotax did not write. Every external endpoint is checked here before it is written to.
 
 An endpoint may be written to if it holds only zeros or iotax's own pattern, or if the user named it with `--destroy`.
-The engine applies the same rule when it opens a file or device; this module explains it.
+The engine applies the same rule when it opens a file or device; this module explains it, and says what to do about an
+endpoint that refuses access in the terms of its own protocol. It also finds settings that no trial can run, before any
+starts, by the engine's own limits and with its messages.
 """
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem
-from iotax.labs.feasible import impossible
-from iotax.labs.hints import hint
 from iotax.labs.load import Checked
+from iotax.protocols import schemes
+from iotax.study.endpoint import one_portal
 from iotax.study.model import Settings
 from iotax.units import format_size
 
@@ -126,3 +132,69 @@ def explain(label: str, endpoint: str, error: EngineError) -> CheckItem:
     said = error.message if error.where == endpoint else str(error)
     what_to_do = hint(endpoint, error) or _HINTS.get(error.kind, "")
     return CheckItem("error", subject, f"{said}; {what_to_do}" if what_to_do else said)
+
+
+def hint(endpoint: str, error: EngineError) -> str:
+    """Empty if there is nothing better than the error itself."""
+    if endpoint.startswith("local:"):
+        return _of_path(endpoint.removeprefix("local:"), error.kind)
+    parts = urlsplit(one_portal(endpoint))
+    scheme, _ = schemes().get(parts.scheme, (None, None))
+    words = scheme.hints.get(error.kind) if scheme else None
+    if not (scheme and words):
+        return ""
+    return words.format(host=parts.hostname, port=parts.port or scheme.port, usual_port=scheme.port)
+
+
+def _of_path(path: str, kind: str) -> str:
+    device = path.startswith("/dev/")
+    if kind == "not_found":
+        if device:
+            return "there is no such device; `lsblk` lists this machine's"
+        return f"there is no such file; `truncate -s 1G {path}` makes one"
+    if kind == "denied":
+        return f"this user may not open it; `ls -l {path}` says who may" + (", often group disk" if device else "")
+    return ""
+
+
+OUTSTANDING_MAX = 4096
+"""I/Os of one connection (crates/node/src/load/config.rs)."""
+CONNECTIONS_MAX = 4096
+"""Limit of one thread of the embedded server (crates/engine/src/serve/mod.rs)."""
+_SPARE_DESCRIPTORS = 64
+
+
+def impossible(
+    settings: Settings, *, max_io_bytes: int | None, block_size_bytes: int, memory_free_bytes: int | None
+) -> Iterator[str]:
+    """Each reason why trials with these settings would fail at a unit with these limits, and the remedy."""
+    load = settings.load
+    blocks = sorted({each.block_size for each in load.accesses()})
+    if odd := next((block for block in blocks if block % block_size_bytes), None):
+        yield f"its blocks have {block_size_bytes} bytes, of which {format_size(odd)} is not a multiple"
+    if max_io_bytes is not None and blocks[-1] > max_io_bytes:
+        yield (
+            f"accepts at most {format_size(max_io_bytes)} per I/O, and `block_size:` is {format_size(blocks[-1])}; "
+            "say a smaller one under load"
+        )
+    if load.outstanding > OUTSTANDING_MAX:
+        yield f"`outstanding: {load.outstanding}` is more than one connection can have under way ({OUTSTANDING_MAX})"
+    yield from _connections(settings)
+    buffers_bytes = load.workers * load.outstanding * blocks[-1]
+    if memory_free_bytes is not None and buffers_bytes > memory_free_bytes:
+        yield (
+            f"the buffers of {load.workers} workers × {load.outstanding} outstanding × {format_size(blocks[-1])} are "
+            f"{format_size(buffers_bytes)}, more than the {memory_free_bytes >> 20} MiB of free memory"
+        )
+
+
+def _connections(settings: Settings) -> Iterator[str]:
+    """A worker has a connection of its own where a network lies between."""
+    workers = settings.load.workers
+    if settings.endpoint.protocol == "local":
+        return
+    if settings.endpoint.embedded and workers > CONNECTIONS_MAX:
+        yield f"the server keeps {CONNECTIONS_MAX} connections, and `workers: {workers}` wants one each"
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and workers + _SPARE_DESCRIPTORS > limit:
+        yield f"`workers: {workers}` want more open files than this shell allows ({limit}); `ulimit -n` raises it"

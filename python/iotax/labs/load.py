@@ -1,4 +1,5 @@
-"""One task of the load process: the document that describes it, and its results."""
+"""One task of the load process: the document that describes it, and its results. Loads that bring a volume into a
+steady state are a trial's, except for what they write and where."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from iotax.engine import EngineError
-from iotax.labs.base import Outcome, Progress, Step, TrialFailed
+from iotax.labs.base import Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.media import data_document
 from iotax.labs.outcomes import CONNECT_S, SILENCE_S, Timeouts, malformed, outcomes_of
 from iotax.places import Event, Place
@@ -23,7 +24,7 @@ from iotax.study.database import buffers_bytes
 from iotax.study.model import Load, Oltp, Settings
 from iotax.study.rules import ZONE_BYTES
 from iotax.study.topology import Topology
-from iotax.trial import Background, Window
+from iotax.trial import Background, TrialResult, Window
 
 SAMPLE_NS = 500_000_000
 BACKGROUND_NS = 500_000_000
@@ -304,3 +305,32 @@ def zone_bytes(settings: Settings, clients: int) -> int:
 
 def _number(percent: float) -> int | float:
     return int(percent) if percent == int(percent) else percent
+
+
+def filling(settings: Settings, size_bytes: int) -> Settings:
+    """Time to fill all of it."""
+    return replace(settings, load=Load().model_copy(update={"working_set": size_bytes}))
+
+
+def overwriting(settings: Settings, size_bytes: int) -> Settings:
+    """One round of random writes over all of it, with data that reads can verify later."""
+    asked = settings.precondition
+    assert asked is not None, "what is preconditioned"
+    load = {
+        "block_size": asked.block_size,
+        "read": 0.0,
+        "workers": asked.workers,
+        "outstanding": asked.outstanding,
+        "working_set": size_bytes,
+        "warmup": 0,
+        "runtime": asked.round,
+    }
+    return replace(settings, load=Load().model_copy(update=load))
+
+
+def worked(results: list[TrialResult]) -> Worked:
+    """Total of all that overwrote at the same time."""
+    return Worked(
+        sum(each.read.bytes + each.write.bytes for each in results),
+        sum(each.ios * 1e9 / each.window.duration_ns for each in results),
+    )

@@ -22,19 +22,28 @@ from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.conditioning import filling, overwriting, worked
 from iotax.labs.events import Act, OwnPath, Performer, freezes, performed
-from iotax.labs.facts import Processors, recorded, usable
-from iotax.labs.feasible import impossible
 from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
+from iotax.labs.guard import impossible
 from iotax.labs.held import Holdings
-from iotax.labs.load import Checked, Permission, run_check, run_document, run_fill, run_idle, run_load
+from iotax.labs.load import (
+    Checked,
+    Permission,
+    filling,
+    overwriting,
+    run_check,
+    run_document,
+    run_fill,
+    run_idle,
+    run_load,
+    worked,
+)
 from iotax.labs.media import with_media
+from iotax.labs.outcomes import Processors, recorded, usable
 from iotax.labs.proc import memory_free_bytes
-from iotax.labs.server import Server, serve_document
-from iotax.labs.servers import Servers, one_server, volume_uri
-from iotax.labs.session import run_session, session_document
+from iotax.labs.server import Server, Servers, one_server, serve_document, volume_uri
+from iotax.labs.turns import run_session, session_document
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.events import Happening, happenings

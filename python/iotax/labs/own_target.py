@@ -12,8 +12,7 @@ from pathlib import Path
 from iotax.labs.base import CheckItem, Progress, Step, TrialFailed
 from iotax.labs.held import Holdings
 from iotax.labs.load import run_document, run_load
-from iotax.labs.server import Server, serve_document
-from iotax.labs.servers import Servers
+from iotax.labs.server import Server, Servers, serve_document
 from iotax.study import Settings
 from iotax.study.connection import CREDENTIALS
 from iotax.study.endpoint import EMBEDDED, Endpoint

@@ -1,8 +1,9 @@
-"""Process and memory figures of this machine's Linux (proc(5))."""
+"""Processes and memory of this machine's Linux (proc(5)), and programs that must not outlive us (prctl(2))."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -22,3 +23,12 @@ def memory_free_bytes() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     raise OSError("/proc/meminfo has no MemAvailable")
+
+
+SETPRIV = "setpriv"
+"""A program of util-linux."""
+
+
+def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
+    """The command, wrapped so that the kernel kills it when the thread that started it ends."""
+    return [SETPRIV, "--pdeathsig", "KILL", "--", *command]

@@ -1,9 +1,9 @@
-"""A session that several machines keep: every path is connected at once, and each machine has one schedule by its own
-clock.
+"""A session: trials measured in turns, by one engine or by several machines.
 
-The schedule is told once. The machine of a load submits in that load's slices; the others only read what they spend
-over them, as exactly as their kernels tell. Some slices have no load: what connected paths spend by
-themselves (keep-alives, path checkers) is taken off.
+With several machines, every path is connected at once, and each machine has one schedule by its own clock. The schedule
+is told once. The machine of a load submits in that load's slices; the others only read what they spend over them, as
+exactly as their kernels tell. Some slices have no load: what connected paths spend by themselves (keep-alives, path
+checkers) is taken off.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from iotax.design.plan import GUEST_TURN_NS, LEAD_IN_NS
 from iotax.design.rounds import with_idle
-from iotax.labs.base import Progress, TrialFailed
+from iotax.labs.base import Outcome, Progress, TrialFailed
 from iotax.labs.hosts.clock import Offset, Ours
 from iotax.labs.hosts.measure import Answer, Grouped, Hear, Job, Schedule, Turn, measure
-from iotax.labs.outcomes import sample_of, slices_ended
+from iotax.labs.outcomes import CONNECT_S, SILENCE_S, Timeouts, outcomes_of, sample_of, slices_ended
 from iotax.places import Event, Place
 from iotax.study.model import Slices
 from iotax.units import counted, show_time
@@ -171,3 +172,30 @@ def told(progress: Progress) -> Hear:
             progress(slices_ended(event, host))
 
     return hear
+
+
+def session_document(
+    loads: Mapping[str, dict[str, Any]],
+    rounds: Sequence[Sequence[int]],
+    *,
+    lead_in_ns: int,
+    settle_ns: int,
+    slice_ns: int,
+) -> dict[str, Any]:
+    """`loads`: trial id → the engine's `run` task for it; `rounds`: their places, in the order of measuring."""
+    return {
+        "loads": [{"id": name, "load": load} for name, load in loads.items()],
+        "rounds": rounds,
+        "lead_in_ns": lead_in_ns,
+        "settle_ns": settle_ns,
+        "slice_ns": slice_ns,
+    }
+
+
+def run_session(program: Path, document: dict[str, Any], progress: Progress) -> dict[str, Outcome]:
+    """Trial id → result. Raises TrialFailed: a session that fails has no results."""
+    slices = sum(len(each) for each in document["rounds"])
+    turns_s = (document["lead_in_ns"] + slices * (document["settle_ns"] + document["slice_ns"])) / 1e9
+    ids = [load["id"] for load in document["loads"]]
+    timeouts = Timeouts(2 * turns_s, CONNECT_S, SILENCE_S)
+    return outcomes_of(program, "session", document, progress, timeouts=timeouts, loads=ids)

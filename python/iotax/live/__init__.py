@@ -3,8 +3,7 @@ the state; `LiveListener` updates it from a run of this process, `Follower` from
 `LiveServer` serves it."""
 
 from iotax.live.board import Board
-from iotax.live.follow import Follower
-from iotax.live.listener import LiveListener
+from iotax.live.follow import Follower, LiveListener
 from iotax.live.server import LOOPBACK, LiveServer
 
 __all__ = ["LOOPBACK", "Board", "Follower", "LiveListener", "LiveServer"]

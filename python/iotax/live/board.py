@@ -24,7 +24,7 @@ from iotax.redaction import redact
 from iotax.report.palette import looks
 from iotax.study import Study
 from iotax.trial import Attempt, Trial, TrialResult
-from iotax.wording.names import title
+from iotax.wording.figures import title
 
 State: TypeAlias = Literal["starting", "running", "ended", "interrupted", "stopped"]
 """`ended`: the plan has ended, whatever the results of its trials. `stopped`: nothing runs the rest."""

@@ -1,16 +1,20 @@
-"""Writes a run that another process writes to its notebook on the board, by looking into it."""
+"""Writes a run on the board: a run of this process as the runner tells it, a run of another process by looking into its
+notebook."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from iotax.design import plan
+from iotax.design import Plan, plan
 from iotax.expected import Clock
+from iotax.labs.base import Sample, Step
+from iotax.listener import Ending, Listener
 from iotax.live.board import Board
 from iotax.notebook import Notebook, NotebookError
 from iotax.study.imported import ImportedStudy
-from iotax.trial import Trial
+from iotax.trial import Attempt, Trial
 
 LOOK_S = 1.0
 """Between looks; one that finds nothing new asks SQLite for a number."""
@@ -85,3 +89,50 @@ class Follower:
             self._board.end("stopped", f"Trials left: {left}. The same command continues.")
         else:
             self._board.end("ended", f"The verdicts are in the report: iotax report {self._path}")
+
+
+class LiveListener(Listener):
+    def __init__(self, board: Board, notebook: Path) -> None:
+        self._board, self._notebook = board, notebook
+        self._clock: Clock | None = None
+
+    def earlier(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._board.end_attempt(attempt)
+
+    def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
+        del resumed
+        self._clock = Clock(plan, left)
+        self._board.plan(self._clock, self._board.counts[0] + len(left))
+
+    def extended(self, trials: list[Trial]) -> None:
+        if self._clock is not None:
+            self._clock.extend(trials)
+        self._board.extend(len(trials))
+
+    def step(self, step: Step) -> None:
+        self._board.step(step)
+
+    def started(self, trials: Sequence[Trial], attempt: int) -> None:
+        if self._clock is not None:
+            self._clock.begin(trials)
+        self._board.start(trials, attempt)
+
+    def sample(self, sample: Sample) -> None:
+        self._board.sample(sample)
+
+    def ended(self, attempt: Attempt) -> None:
+        if attempt.status == "done" and self._clock is not None:
+            self._clock.finish(attempt.trial)
+        self._board.end_attempt(attempt)
+
+    def warning(self, message: str) -> None:
+        self._board.warn(message)
+
+    def concluded(self, summary: Ending) -> None:
+        if summary.interrupted:
+            self._board.end("interrupted", "The same command continues.")
+        elif summary.away:
+            self._board.end("stopped", f"The target does not answer ({summary.away}); the same command continues.")
+        else:
+            self._board.end("ended", f"The verdicts are in the report of {self._notebook}.")

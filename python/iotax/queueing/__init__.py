@@ -7,8 +7,7 @@ Times are in seconds (`_s`), rates per second (`_per_s`). Each model's docstring
 - `size`: servers (CPU cores) for a rate, under a utilisation cap and a response-time target.
 """
 
-from iotax.queueing.erlang import erlang_b, erlang_c
-from iotax.queueing.open import MMc
+from iotax.queueing.open import MMc, erlang_b, erlang_c
 from iotax.queueing.sizing import Size, SizingTarget, size, size_range
 
 __all__ = [

@@ -2,10 +2,8 @@
 
 from iotax.records.base import Record
 from iotax.records.cpu import Call, Core, CpuEvents, CpuTime, CpuUse, Layer, Profile, Role, VmThreads
-from iotax.records.facts import Carrier, Facts, Link
+from iotax.records.facts import Carrier, Conditioning, Facts, Link, Origin
 from iotax.records.negotiated import IscsiAgreed, Negotiated, NfsAgreed, NothingAgreed, NvmeAgreed, understood
-from iotax.records.origin import Origin
-from iotax.records.preconditioning import Conditioning
 from iotax.records.roles import CPU_ROLES, CpuRole, Lack, RoleCpu, cpu_of
 
 __all__ = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from pydantic import Field
+
 from iotax.records.base import Record
 
 Kind: TypeAlias = Literal["hardware", "software", "loop", "none", "unknown"]
@@ -78,3 +80,41 @@ class Facts(Record):
     def simulated(self) -> bool:
         """Whether nothing of it was measured on a machine."""
         return self.lab == "sim"
+
+
+class Origin(Record):
+    """The origin of one imported result."""
+
+    program: str
+    """The program's usual name: fio, DiskSpd."""
+    version: str = ""
+    """Empty if the files do not say."""
+    files: tuple[str, ...] = ()
+    part: str = ""
+    """The part of a file that holds several results."""
+    start: Literal["said", "told", "guessed"] = "said"
+    """The source of its time: the files, the user who imported them, or the files' own times."""
+    loop: Literal["open", "closed", "unknown"] = "unknown"
+    unit: str = "I/O"
+    """What counts as one I/O: a database benchmark counts transactions."""
+    settings: dict[str, str] = Field(default={})
+    """Settings from the files, such as block_size."""
+    notes: tuple[str, ...] = ()
+    """Remarks on these figures, a sentence each."""
+
+
+class Conditioning(Record):
+    """One step that ended: a pass of filling in sequence, or a round of overwriting at random."""
+
+    endpoint: str
+    """The endpoint as in the study; with `{client}` it stands for the volumes of all hosts, which are worked on at
+    once."""
+    invocation: int
+    """Steps of one invocation follow each other without a rest."""
+    kind: Literal["fill", "round"]
+    started_unix_ns: int
+    duration_ns: int
+    bytes: int
+    """Written."""
+    rate_iops: float | None = None
+    """Rate of a round."""

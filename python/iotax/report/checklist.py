@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from iotax.analysis import Severity, Summary
 from iotax.analysis.limits import Limit
-from iotax.analysis.stopping import precise_enough
+from iotax.analysis.precision import precise_enough
 from iotax.analysis.validity import near_own_target
 from iotax.report import link
 from iotax.report.charts import is_sweep

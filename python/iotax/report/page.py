@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from iotax.analysis import Summary
 from iotax.analysis.capacity import REPORT_CORES, REPORT_RATE_IOPS
 from iotax.analysis.data import LOAD_FACTORS, PROTOCOL
-from iotax.analysis.factorial import Share
+from iotax.analysis.effects import Share
 from iotax.analysis.responses import LATENCY, P99
 from iotax.analysis.validity import TITLES
 from iotax.outputs import GENERATOR, csp_hash
@@ -43,10 +43,10 @@ from iotax.units import show_share, show_time
 from iotax.version import __version__
 from iotax.wording import SIMULATED, answer, brief, cost_cautions, figure, inside, measuring, not_sized, title, trust
 from iotax.wording import clients as wording_of_clients
-from iotax.wording.carried import encrypted
-from iotax.wording.preconditioned import preconditioned
+from iotax.wording.conditions import encrypted
 from iotax.wording.processors import contents
 from iotax.wording.published import agreement
+from iotax.wording.trust import preconditioned
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")

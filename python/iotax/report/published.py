@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from iotax.analysis import StudyData
-from iotax.analysis.carriers import described
 from iotax.analysis.published import Agreement, Beside, Source
 from iotax.analysis.validity import Doubt
+from iotax.analysis.withheld import described
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.study.published import Statistic
 from iotax.wording import figure, title

@@ -1,14 +1,17 @@
-"""The served volume, as the engine's `serve` document (docs/reference/engine.md)."""
+"""The served volume, as the engine's `serve` document (docs/reference/engine.md), and the commands with which clients
+reach it."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
-from iotax.protocols import schemes
+from iotax.protocols import known, schemes
 from iotax.study.connection import Polling
 
 PORTS = {
@@ -89,3 +92,21 @@ class Offer:
 
 def socket_address(address: Address, port: int) -> str:
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def reachable(endpoint: str) -> str:
+    """The endpoint as clients write it: a server that listens on every address is named by this machine's name."""
+    parts = urlsplit(endpoint)
+    host = parts.hostname or ""
+    if not ip_address(host).is_unspecified:
+        return endpoint
+    return parts._replace(netloc=f"{socket.gethostname()}:{parts.port}").geturl()
+
+
+def commands(protocol: str, endpoint: str, read_only: bool = False) -> list[str]:
+    """For a Linux client, as root: connect, load, disconnect."""
+    parts = urlsplit(endpoint)
+    row = known(protocol)
+    if row is None or row.client is None:
+        return []
+    return row.client(parts.hostname or "", parts.port or 0, parts.path.strip("/"), parse_qs(parts.query), read_only)

@@ -1,16 +1,20 @@
-"""Where I/O goes: an embedded protocol, the URI of an external target, or a file or device of this machine."""
+"""Where I/O goes: an embedded protocol, the URI of an external target, or a file or device of this machine.
+
+On hosts it may also be a path that the host's own kernel makes to an external target (NFS, iSCSI, NVMe/TCP, Fibre
+Channel), or a guest's virtual disk by the serial number that its hypervisor gives it: `guest-disk://SERIAL`. The
+guest's name of a disk (/dev/vdb, /dev/sdc, /dev/nvme1n1) may change with each boot, the serial number stays.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from iotax.protocols import Protocol, names, schemes
-from iotax.study.guest_disk import FORM, SCHEME, serial_of, wrong_serial
 from iotax.study.hosts import CLIENT
-from iotax.study.kernel_path import NFS_VERSIONS, PREFIX, kernel_path
 
 EMBEDDED = names("loopback")
 """What the loopback lab serves itself. `local` reaches the server's volume without a protocol."""
@@ -180,3 +184,85 @@ def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) 
         value = query.get(name, ["1"])[0]
         if not value.isdecimal() or not 1 <= int(value) <= most:
             raise ValueError(f"{name} is not a number from 1 to {most}; {form}")
+
+
+SCHEME = "guest-disk://"
+FORM = f"{SCHEME}SERIAL"
+_SERIAL_MAX = 64
+_SERIAL = re.compile(r"[A-Za-z0-9_.+-]+(?: +[A-Za-z0-9_.+-]+)*")
+
+
+def serial_of(uri: str) -> str:
+    """The serial number of a checked endpoint."""
+    return uri.removeprefix(SCHEME)
+
+
+def wrong_serial(serial: str) -> str:
+    """The error in a serial number; empty if there is none."""
+    if not serial:
+        return "the serial number is missing"
+    if len(serial) > _SERIAL_MAX:
+        return f"the serial number has {len(serial)} characters; at most {_SERIAL_MAX} are possible"
+    if not _SERIAL.fullmatch(serial):
+        return "a serial number consists of letters, digits, the characters _ . + - and spaces between them"
+    return ""
+
+
+PREFIX = "kernel:"
+NFS_VERSIONS = ("3", "4.1", "4.2")
+_NFS_VERSION = "4.2"
+"""Ports if the endpoint names none."""
+
+Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc", "fc-nvme"]
+FIBRE_CHANNEL: frozenset[Kind] = frozenset({"fc", "fc-nvme"})
+NVME: frozenset[Kind] = frozenset({"nvme-tcp", "fc-nvme"})
+
+
+@dataclass(frozen=True)
+class KernelPath:
+    """The path that a host must bring up."""
+
+    kind: Kind
+    address: str
+    """Host name or address; empty for Fibre Channel."""
+    port: int
+    name: str
+    """NQN, IQN, or NFS export; for SCSI over Fibre Channel the WWPN of the target's port."""
+    unit: str
+    """Namespace, LUN, or the file within the export."""
+    version: str = ""
+    """Version of NFS."""
+    connections: int | None = None
+    """NFS: connections of the mount (`nconnect`). NVMe: I/O queues. The kernel's own choice when not given."""
+
+    portals: tuple[str, ...] = ()
+    """Further addresses of the same target, for several paths to it."""
+    wwpn: str = ""
+    """Fibre Channel: the WWPN of the target's port."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name in reports."""
+        if self.kind == "fc":
+            return "fcp"
+        return f"nfs{self.version}" if self.kind == "nfs" else self.kind
+
+
+def kernel_path(uri: str) -> KernelPath:
+    """The path of a checked endpoint (`iotax.study.endpoint`)."""
+    parts = urlsplit(uri.removeprefix(PREFIX))
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    kind: Kind = parts.scheme  # ty: ignore[invalid-assignment]
+    above, _, last = parts.path.strip("/").rpartition("/")
+    asked = query.get("nconnect") or query.get("queues")
+    return KernelPath(
+        kind,
+        "" if kind in FIBRE_CHANNEL else parts.hostname or "",
+        parts.port or schemes()[kind][0].port,
+        name={"nfs": f"/{above}", "iscsi": above, "fc": parts.hostname or ""}.get(kind, last),
+        unit=query.get("ns", "1") if kind in NVME else last,
+        version=query.get("vers", _NFS_VERSION) if kind == "nfs" else "",
+        connections=int(asked) if asked else None,
+        portals=tuple(each for each in query.get("portals", "").split(",") if each),
+        wwpn=parts.hostname or "" if kind in FIBRE_CHANNEL else "",
+    )

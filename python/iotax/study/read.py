@@ -1,11 +1,12 @@
-"""From a study file to a Study, or to everything that is wrong with the file at once."""
+"""From a study file, and the inventory of hosts that it may name, to a Study; or to everything that is wrong with the
+file at once. Values that may have been meant otherwise get a note."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
@@ -14,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 
 from iotax.study.endpoint import EMBEDDED, KERNEL, parse_endpoint
 from iotax.study.imported import IMPORTED
-from iotax.study.inventory import settle_inventory
 from iotax.study.model import LABELLED, Study, factor_names
 from iotax.study.published import Published, PublishedPart
 from iotax.study.rules import broken_rules, published_rules
 from iotax.study.service_times import settle_service_times
 from iotax.study.setup import Setup
 from iotax.study.source import Document, Mark, Place, Problem, StudyError, read_yaml
+from iotax.units import read_as_binary
 
 _SOME_ENDPOINT = "iscsi://192.0.2.1/iqn.2001-05.org.example:any/0"
 """In place of one that is malformed."""
@@ -371,3 +372,64 @@ def _show(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if isinstance(value, str) else str(value)
+
+
+_KEY = "inventory"
+_PLACE: Place = ("lab", "hosts")
+
+
+def settle_inventory(document: Document, folder: Path) -> list[Problem]:
+    """Puts the file's contents where the study names it, so that notebooks contain the hosts. Either `hosts:
+    site.yaml`, or `hosts: {inventory: site.yaml, …}` with the study's own fields, which take precedence over the
+    file's."""
+    lab = document.data.get("lab")
+    given = lab.get("hosts") if isinstance(lab, dict) else None
+    named = given.get(_KEY) if isinstance(given, dict) else given
+    if not isinstance(lab, dict) or not isinstance(named, str):
+        return []
+    own = {name: value for name, value in given.items() if name != _KEY} if isinstance(given, dict) else {}
+    path = folder / Path(named).expanduser()
+    try:
+        lab["hosts"] = {**_hosts(path), **own}
+    except (OSError, UnicodeDecodeError) as error:
+        lab.pop("hosts")
+        return [Problem(document.mark(_PLACE), _PLACE, f"the inventory {path} cannot be read: {error}")]
+    except StudyError as error:
+        lab.pop("hosts")
+        return [Problem(document.mark(_PLACE), _PLACE, line) for line in error.lines()]
+    return []
+
+
+def _hosts(path: Path) -> dict[str, Any]:
+    """Raises OSError, UnicodeDecodeError, StudyError."""
+    found = read_yaml(str(path), path.read_text(encoding="utf-8"))
+    if found.problems:
+        raise StudyError(str(path), found.problems)
+    if not isinstance(found.data, dict) or "initiators" not in found.data:
+        message = "an inventory is a mapping with `initiators:`, and `targets:` where there are any"
+        raise StudyError(str(path), [Problem(None, (), message)])
+    return found.data
+
+
+_SIZES = ("size", "block_size", "working_set")
+
+
+def notes(text: str) -> list[str]:
+    """One line for each such value of a valid study."""
+    found = {value: binary for value in _sizes(read_yaml("", text).data, "") if (binary := read_as_binary(value))}
+    if not found:
+        return []
+    read = ", ".join(f"{value} is {binary}" for value, binary in found.items())
+    return [f"{read} here: sizes are binary, whether written with B or iB, as in fio"]
+
+
+def _sizes(data: Any, name: str) -> Iterator[Any]:
+    """Every value of a size field."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _sizes(value, key)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _sizes(value, name)
+    elif name in _SIZES:
+        yield data

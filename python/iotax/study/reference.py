@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from iotax.protocols import names, schemes
-from iotax.study.guest_disk import FORM
+from iotax.study.endpoint import FORM
 from iotax.study.model import LABS, SECTIONS, factor_names
 from iotax.study.schema import study_schema
 

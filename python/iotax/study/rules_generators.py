@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Iterator
 
 from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buffers_bytes, database_fault
-from iotax.study.guest_disk import SCHEME
+from iotax.study.endpoint import PREFIX, SCHEME
 from iotax.study.hosts import CLIENT
-from iotax.study.kernel_path import PREFIX
 from iotax.study.model import Study
 from iotax.study.source import Place
 from iotax.study.varied import place as _place

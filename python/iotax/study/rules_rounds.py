@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from iotax.study.endpoint import kernel_path
 from iotax.study.hosts import CLIENT, LEVEL, Hosts
-from iotax.study.kernel_path import kernel_path
 from iotax.study.model import Slices, Study, Vm, factor_names
 from iotax.study.source import Place
 from iotax.study.topology import ON_HOSTS, Topology

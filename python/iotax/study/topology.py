@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, model_serializer
 
 from iotax.protocols import knowing, of_family, with_paths
-from iotax.study.endpoint import Endpoint, portals_of
+from iotax.study.endpoint import FIBRE_CHANNEL, Endpoint, kernel_path, portals_of
 from iotax.study.fields import (
     KERBEROS,
     Aio,
@@ -25,7 +25,6 @@ from iotax.study.fields import (
     kind_of,
 )
 from iotax.study.hosts import CLIENT
-from iotax.study.kernel_path import FIBRE_CHANNEL, kernel_path
 
 _USUAL = {
     "target": "kernel",

@@ -1,13 +1,13 @@
-"""The values of a field in a study, and their places in the file."""
+"""The values of a field in a study, with their places in the file, but for the treatments that its design omits
+(`design: {exclude: …}`). This is not the study's own `exclude`, which leaves out measured runs by their findings."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from iotax.study.model import Study, factor_names
-from iotax.study.omissions import Omissions
+from iotax.study.model import Level, Study, factor_names
 from iotax.study.source import Place
 
 
@@ -38,3 +38,20 @@ def combinations(study: Study, names: tuple[str, ...]) -> Iterator[dict]:
         combination = dict(zip(levels, chosen, strict=True))
         if combination not in omitted:
             yield {name: level.value for name, level in combination.items()}
+
+
+class Omissions:
+    """The combinations of levels that do not run."""
+
+    def __init__(self, study: Study) -> None:
+        self._combinations = [
+            {name: study.level(name, value) for name, value in combination.items()}
+            for combination in study.design.exclude
+        ]
+
+    def __contains__(self, levels: Mapping[str, Level]) -> bool:
+        """Whether no treatment with these levels runs."""
+        return any(
+            all(name in levels and levels[name] == level for name, level in combination.items())
+            for combination in self._combinations
+        )

@@ -10,12 +10,25 @@ No sentence states a difference without its interval, and one that withholds a v
 """
 
 from iotax.wording.answer import Part, answer, precision
-from iotax.wording.figures import PERCENT_RATIO_MAX, figure, indexed, indexed_ends, percent, points, signed, span
-from iotax.wording.names import PROTOCOL_TITLES, inside, title
-from iotax.wording.sizing import comparable, cost_cautions, not_sized
+from iotax.wording.conditions import because
+from iotax.wording.costs import comparable, cost_cautions, not_sized
+from iotax.wording.figures import (
+    PERCENT_RATIO_MAX,
+    PROTOCOL_TITLES,
+    Finding,
+    Tone,
+    figure,
+    indexed,
+    indexed_ends,
+    inside,
+    percent,
+    points,
+    signed,
+    span,
+    title,
+)
 from iotax.wording.trust import SIMULATED, looked, measuring, trust
-from iotax.wording.verdicts import Finding, Tone, change, verdict_word, verdicts
-from iotax.wording.withheld import because
+from iotax.wording.verdicts import change, verdict_word, verdicts
 
 __all__ = [
     "PERCENT_RATIO_MAX",

@@ -12,12 +12,11 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
 from iotax.analysis.verdict import Cause, Verdict
 from iotax.units import counted, show_minutes
-from iotax.wording.carried import emulated, encrypted
+from iotax.wording.conditions import emulated, encrypted
 from iotax.wording.costs import by_rate, priced
-from iotax.wording.figures import ALIKE, listed, signed
-from iotax.wording.names import title
+from iotax.wording.figures import ALIKE, Finding, listed, signed, title
 from iotax.wording.processors import controllers, left_out, not_measured, within
-from iotax.wording.verdicts import Finding, doubtful_runs, judged, not_achieved, paired_over, response_name, taxed
+from iotax.wording.verdicts import doubtful_runs, judged, not_achieved, paired_over, response_name, taxed
 
 _PERCENT_MAX = 100
 """An effect known only to a factor of two is not written to a tenth of a percent."""

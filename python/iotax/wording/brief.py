@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from iotax.analysis.compare import Comparison
+from iotax.analysis.compare import Comparison, Paired
 from iotax.analysis.estimate import Estimate
-from iotax.analysis.paired import Paired
 from iotax.analysis.precision import precisions
 from iotax.analysis.responses import Response
 from iotax.analysis.summary import Summary
@@ -16,8 +15,7 @@ from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
 from iotax.wording.answer import effort, reach
 from iotax.wording.conditions import brief_condition
-from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, signed
-from iotax.wording.names import inside, title
+from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, inside, signed, title
 from iotax.wording.published import agreed_count
 from iotax.wording.trust import limited
 from iotax.wording.verdicts import Tone, judged, response_name

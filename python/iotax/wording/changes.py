@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from iotax.analysis.change import Change
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.verdict import Cause
-from iotax.wording.figures import PERCENT_RATIO_MAX, figure, listed, points, span
-from iotax.wording.names import title
+from iotax.wording.figures import PERCENT_RATIO_MAX, figure, listed, points, span, title
 from iotax.wording.verdicts import change, doubtful_runs, verdict_word
 
 TOGETHER = "all together"

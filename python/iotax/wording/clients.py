@@ -5,8 +5,7 @@ from __future__ import annotations
 from iotax.analysis import Summary
 from iotax.analysis.clients import Clients, clients_of
 from iotax.units import counted, show_rate
-from iotax.wording.figures import figure
-from iotax.wording.names import title
+from iotax.wording.figures import figure, title
 
 _NAMED_MAX = 6
 """Up to this number, all hosts are named."""

@@ -1,15 +1,17 @@
-"""What an I/O costs at held rates, in sentences; the baseline's own first."""
+"""What an I/O costs at held rates, in sentences, the baseline's own first; remarks on costs used for sizing."""
 
-from iotax.analysis.carriers import between
+from collections.abc import Sequence
+
+from iotax.analysis.cost import ServiceCost, Sizing
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import CPU
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import Doubt
+from iotax.analysis.withheld import unlike_carriers
 from iotax.records import Carrier
-from iotax.wording.figures import figure, interval
-from iotax.wording.names import title
-from iotax.wording.verdicts import Finding
-from iotax.wording.withheld import because
+from iotax.wording.conditions import because
+from iotax.wording.figures import Finding, figure, interval, listed, title
+from iotax.wording.verdicts import caution
 
 
 def priced(summary: Summary) -> list[tuple[Finding, Doubt]]:
@@ -41,7 +43,7 @@ def _against(summary: Summary, arm: str, base: str) -> str:
     known = {summary.grid.arm(cell): carrier for cell, carrier in cpu.carriers.items()}
     carriers = dict.fromkeys((arm, base), Carrier()) | known
     answered = ends and not carriers[arm].emulated
-    withheld = None if answered else between(carriers[arm], carriers[base])
+    withheld = None if answered else unlike_carriers(carriers[arm], carriers[base])
     return f", {told}" + (f"; no verdict: {because(withheld, title(arm), title(base))}" if withheld else "")
 
 
@@ -71,3 +73,32 @@ def _times(ratio: Estimate, whose: str) -> str:
 
 def _us(estimate: Estimate) -> str:
     return f"{figure(estimate.value)} µs ({interval(estimate, 'no interval: too few blocks')})"
+
+
+def not_sized(sizing: Sizing) -> list[str]:
+    """Why nothing is sized, or not every treatment; one line for all arms with the same reason."""
+    lines = []
+    for why in dict.fromkeys(each.why for each in sizing.reasons):
+        arms = [f"{title(each.arm)} {each.nearest}" for each in sizing.reasons if each.why == why and each.arm]
+        lines.append(f"{why}; nearest: {', '.join(arms)}" if arms else why)
+    return lines
+
+
+def cost_cautions(costs: Sequence[ServiceCost]) -> list[str]:
+    """Costs without an interval or from mostly doubtful runs; one line for all arms with the same caution."""
+    arms: dict[str, list[str]] = {}
+    for cost in costs:
+        if cost.cost_us.low is None and cost.doubt is not None:
+            arms.setdefault("CPU per I/O has no interval: too few runs", []).append(title(cost.arm))
+        if cost.doubt is not None and (said := caution(cost.doubt)):
+            arms.setdefault(said, []).append(title(cost.arm))
+    return [f"{listed(names)}: {said}." for said, names in arms.items()]
+
+
+def comparable(costs: Sequence[ServiceCost]) -> bool:
+    """Whether the highest and lowest cost differ by more than their intervals, so that they can be contrasted."""
+    known = [cost.cost_us for cost in costs if cost.cost_us.low is not None and cost.cost_us.high is not None]
+    if len(known) < len(costs) or len(known) < 2:
+        return False
+    least, most = min(known, key=lambda each: each.value), max(known, key=lambda each: each.value)
+    return (least.high or 0.0) < (most.low or 0.0)

@@ -1,9 +1,31 @@
-"""Numbers, shares and intervals as they are written everywhere."""
+"""What all sentences are made of: findings, figures, shares and intervals, and names as the field writes them."""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from iotax.analysis.estimate import Estimate
+from iotax.protocols import titles
+
+Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    subject: str
+    """The arm of the finding; empty for all."""
+    text: str
+    tone: Tone = "plain"
+    details: tuple[str, ...] = ()
+    response_key: str = ""
+    """The response of the finding; empty for all."""
+    verb: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{' '.join(filter(None, (self.subject, self.verb, self.text)))}."
+
 
 PERCENT_RATIO_MAX = 10.0
 """Above this, percentages are hard to read."""
@@ -128,3 +150,18 @@ def listed(parts: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+PROTOCOL_TITLES = titles()
+
+
+def title(label: str) -> str:
+    """A level's name as the field writes it."""
+    return " · ".join(PROTOCOL_TITLES.get(part, part) for part in label.split(" · "))
+
+
+def inside(heading: str) -> str:
+    """A heading as part of a sentence: "mean latency", but "CPU per I/O" and "Little's law" unchanged."""
+    if heading.startswith("Little"):
+        return heading
+    return heading[:1].lower() + heading[1:] if heading[1:2].islower() else heading

@@ -9,9 +9,7 @@ from iotax.analysis.withheld import Unread, lack_of
 from iotax.records import CpuRole, CpuTime, Lack
 from iotax.study.imported import ImportedStudy
 from iotax.trial import ControllerWork
-from iotax.wording.figures import figure, listed, percent
-from iotax.wording.names import title
-from iotax.wording.verdicts import Finding
+from iotax.wording.figures import Finding, figure, listed, percent, title
 
 COLUMNS: dict[CpuRole, str] = {
     "initiator": "Initiator",

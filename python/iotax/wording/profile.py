@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from iotax.analysis.profile import CellProfile, Difference, MemoryCounts, ProfileChange
-from iotax.wording.names import title
+from iotax.wording.figures import title
 
 STRINGS = (
     "The emulator counts each step of a string instruction (rep movsb, rep stosb: memcpy, memset, clear_page) as an "

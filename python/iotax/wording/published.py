@@ -5,8 +5,7 @@ from typing import Any
 
 from iotax.analysis.published import Beside, Source, Tally, largest, tallies
 from iotax.study.published import Span
-from iotax.wording.figures import figure, interval, percent
-from iotax.wording.names import inside, title
+from iotax.wording.figures import figure, inside, interval, percent, title
 
 
 def span_text(span: Span) -> str:

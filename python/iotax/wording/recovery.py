@@ -11,8 +11,7 @@ from iotax.analysis.summary import CellSummary, Summary
 from iotax.records.interruptions import WRONG_DATA
 from iotax.units import counted
 from iotax.wording.conditions import under
-from iotax.wording.figures import figure
-from iotax.wording.names import title
+from iotax.wording.figures import figure, title
 
 _NAMED_MAX = 6
 """Number of treatments in one sentence; the report's table has the others."""

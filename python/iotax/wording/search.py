@@ -4,17 +4,17 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from iotax.analysis.carriers import between
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.knee import Knee, holds
 from iotax.analysis.search import Winner, against_baseline, winners
+from iotax.analysis.withheld import unlike_carriers
 from iotax.study import Study
 from iotax.study.model import Search
 from iotax.trial import Attempt
 from iotax.units import counted, show_rate, show_time
-from iotax.wording.names import title
+from iotax.wording.conditions import because
+from iotax.wording.figures import title
 from iotax.wording.verdicts import caution
-from iotax.wording.withheld import because
 
 _UNITS = re.compile(r" (workers?|outstanding)\b")
 
@@ -43,7 +43,7 @@ def rows(study: Study, attempts: Sequence[Attempt]) -> list[Row]:
 def _row(study: Study, search: Search, winner: Winner, found: Sequence[Winner]) -> Row:
     known = winner.known() if winner.treatment is not None else None
     compared = against_baseline(study, winner, found) if known is not None else None
-    withheld = compared is not None and between(winner.carrier, compared[0].carrier) is not None
+    withheld = compared is not None and unlike_carriers(winner.carrier, compared[0].carrier) is not None
     return Row(
         title(winner.condition),
         "" if winner.knee is not None else _UNITS.sub("", winner.load),
@@ -67,7 +67,7 @@ def sentences(study: Study, attempts: Sequence[Attempt]) -> list[str]:
 
 def _no_verdict(winner: Winner, other: Winner) -> str:
     """The reason, if different carriers prevent a comparison; empty if the two can be compared."""
-    withheld = between(winner.carrier, other.carrier)
+    withheld = unlike_carriers(winner.carrier, other.carrier)
     names = title(winner.condition), title(other.condition)
     return f"without a verdict, as {because(withheld, *names)}: " if withheld else ""
 

@@ -1,5 +1,5 @@
-"""Sentences about how far to trust the answer: planned, flagged and excluded runs, and differences too
-small to detect."""
+"""Sentences about how far to trust the answer: planned, flagged and excluded runs, preconditioning, and differences
+too small to detect."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,15 @@ from iotax.analysis.compare import Overall
 from iotax.analysis.data import StudyData
 from iotax.analysis.noise import Noise
 from iotax.analysis.sessions import SessionScatter
+from iotax.analysis.steady import progress_of
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import DISTURBANCES, TITLES, Severity, near_own_target
+from iotax.records import Conditioning
 from iotax.study.imported import ImportedStudy
-from iotax.units import counted, show_minutes, show_rate
-from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, figure, percent, signed
-from iotax.wording.names import inside, title
-from iotax.wording.verdicts import Finding, under
+from iotax.study.precondition import Precondition
+from iotax.units import counted, format_size, show_minutes, show_rate
+from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, Finding, figure, inside, percent, signed, title
+from iotax.wording.verdicts import under
 
 _CARRIED_P = 0.05
 _BINNED = (50, 99)
@@ -228,3 +230,22 @@ def _noise(noise: Noise) -> Finding:
         seen = percent(ratio - 1) if ratio <= PERCENT_RATIO_MAX else f"a factor of {figure(ratio)}"
         text += f"; minimum detectable difference with {counted(noise.replicates, 'replicate')} (90 % power): {seen}"
     return Finding("noise", text + ".")
+
+
+def preconditioned(asked: Precondition, steps: Sequence[Conditioning]) -> dict[str, str]:
+    """Endpoint → how its volumes were preconditioned."""
+    found = {}
+    for endpoint in dict.fromkeys(each.endpoint for each in steps):
+        done = progress_of(asked, endpoint, steps)
+        fills = [each for each in steps if each.endpoint == endpoint and each.kind == "fill"]
+        times = "once" if len(fills) == 1 else f"{len(fills)} times"
+        said = f"filled {times} with {format_size(fills[0].bytes)}" if fills else "not filled"
+        if done.rounds:
+            state = "steady" if done.steady else "not in a steady state"
+            rounds, rate = counted(done.rounds, "round"), show_rate(done.rate_iops or 0)
+            said += f"; {state} after {rounds} of random writes, {rate} IOPS"
+        if done.window is not None:
+            said += f"; the last five lie within {percent(done.window.range_ratio)} of their mean (steady: "
+            said += f"20 %), the line through them within {percent(done.window.excursion_ratio)} (10 %)"
+        found[endpoint] = said
+    return found

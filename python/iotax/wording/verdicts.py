@@ -3,9 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
-from iotax.analysis.carriers import described
 from iotax.analysis.compare import Comparison, Overall, Tax
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.responses import (
@@ -31,32 +29,25 @@ from iotax.analysis.responses import (
 from iotax.analysis.summary import Summary
 from iotax.analysis.validity import TITLES, Doubt, kept_up
 from iotax.analysis.verdict import Cause, Verdict, Withheld
+from iotax.analysis.withheld import described
 from iotax.units import counted
-from iotax.wording.conditions import under
-from iotax.wording.figures import TIMES_RATIO_MIN, ends, figure, interval, listed, percent, span
-from iotax.wording.names import inside, title
-from iotax.wording.withheld import because
+from iotax.wording.conditions import because, under
+from iotax.wording.figures import (
+    TIMES_RATIO_MIN,
+    Finding,
+    Tone,
+    ends,
+    figure,
+    inside,
+    interval,
+    listed,
+    percent,
+    span,
+    title,
+)
 
 _BEHIND_MAX = 2
 """Loads that fell behind, worst first; the others are counted."""
-
-Tone: TypeAlias = Literal["better", "worse", "equivalent", "inconclusive", "plain", "warning"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    subject: str
-    """The arm of the finding; empty for all."""
-    text: str
-    tone: Tone = "plain"
-    details: tuple[str, ...] = ()
-    response_key: str = ""
-    """The response of the finding; empty for all."""
-    verb: str = ""
-
-    @property
-    def sentence(self) -> str:
-        return f"{' '.join(filter(None, (self.subject, self.verb, self.text)))}."
 
 
 @dataclass(frozen=True)

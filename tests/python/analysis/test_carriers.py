@@ -1,17 +1,17 @@
-"""Protocols whose carrier is emulated for one and real for another: no output gives a verdict between them."""
+"""Protocols whose carrier is emulated for one and real for another: no output gives a verdict unlike_carriers them."""
 
 import pytest
 
 from iotax.analysis import StudyData, Verdict, summarise
-from iotax.analysis.carriers import between, described
 from iotax.analysis.change import level_changes
 from iotax.analysis.verdict import Cause
+from iotax.analysis.withheld import described, unlike_carriers
 from iotax.cli.console import console
 from iotax.cli.screen import screen
 from iotax.records import Carrier
 from iotax.report import draw, published, render
 from iotax.wording import answer, verdicts
-from iotax.wording.carried import ENCRYPTED_BRIEF
+from iotax.wording.conditions import ENCRYPTED_BRIEF
 from report.factory import Simulation, carried, encrypted, study, with_facts
 
 TCP = Carrier(kind="software", usual="software", name="TCP")
@@ -39,7 +39,7 @@ LOCAL = Carrier(kind="none", usual="none")
 def test_a_verdict_needs_two_carriers_that_are_the_real_ones_or_the_same(
     arm: Carrier, baseline: Carrier, withheld: bool
 ) -> None:
-    assert (between(arm, baseline) is not None) is withheld
+    assert (unlike_carriers(arm, baseline) is not None) is withheld
 
 
 def test_an_emulated_carrier_says_what_it_stands_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from iotax.analysis import Verdict, summarise
 from iotax.analysis.change import changes
-from iotax.analysis.stopping import half_width
+from iotax.analysis.precision import half_width
 from iotax.analysis.verdict import Cause
 from iotax.report.tables import cards, main_groups
 from iotax.study import Study

@@ -8,7 +8,7 @@ import pytest
 from cpu_studies import PRICES, study3
 
 from iotax.analysis.cpu_model import CpuModel, LoadPoint
-from iotax.analysis.fieller import fieller
+from iotax.analysis.student import fieller
 
 BACKGROUND_MOST = 0.99
 """Largest coverage allowed for the background's interval if two idle measurements determine it, or if they do not

@@ -14,7 +14,7 @@ from iotax.study.model import Link
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import Attempt, TrialResult
-from iotax.wording.link import sentences
+from iotax.wording.conditions import of_links
 
 STUDY = """\
 name: links
@@ -72,9 +72,7 @@ def measured(study: Study, shares: dict[tuple[object, object], float]) -> StudyD
 def test_only_what_links_bound_is_told_as_shares_of_them() -> None:
     study = read_study("s", STUDY, Path("/"))
     small, large = 4096, 65536
-    told = sentences(
-        measured(study, {("fc", small): 0.3, ("ip", small): 0.4, ("fc", large): 0.96, ("ip", large): 0.98})
-    )
+    told = of_links(measured(study, {("fc", small): 0.3, ("ip", small): 0.4, ("fc", large): 0.96, ("ip", large): 0.98}))
     assert told[0] == "Capacity of the links, one way: fc 32GFC 3,306 MB/s, ip 25GbE 3,094 MB/s."
     # 0.98 × 3,094 relative to 0.96 × 3,306.
     assert told[1:] == [
@@ -87,7 +85,7 @@ def test_several_links_of_a_protocol_carry_so_much_more() -> None:
     one = read_study("s", STUDY, Path("/"))
     assert ceiling_bytes_per_s(two.links["fc"]) == 2 * ceiling_bytes_per_s(one.links["fc"])
     half = measured(two, {(protocol, size): 0.5 for protocol in ("fc", "ip") for size in (4096, 65536)})
-    assert sentences(half)[0] == "Capacity of the links, one way: fc 2 × 32GFC 6,612 MB/s, ip 25GbE 3,094 MB/s."
+    assert of_links(half)[0] == "Capacity of the links, one way: fc 2 × 32GFC 6,612 MB/s, ip 25GbE 3,094 MB/s."
 
 
 def test_a_single_link_leaves_the_digest_of_a_study_as_it_was() -> None:
@@ -98,7 +96,7 @@ def test_a_single_link_leaves_the_digest_of_a_study_as_it_was() -> None:
 
 def test_links_that_bound_nothing_are_owed_nothing() -> None:
     study = read_study("s", STUDY, Path("/"))
-    told = sentences(measured(study, {(name, size): 0.5 for name in ("fc", "ip") for size in (4096, 65536)}))
+    told = of_links(measured(study, {(name, size): 0.5 for name in ("fc", "ip") for size in (4096, 65536)}))
     assert told[1] == "No comparison was limited by its links: in none did both sides reach 90 % of that."
 
 

@@ -9,10 +9,10 @@ import scipy
 from scipy.stats import ttest_1samp, ttest_ind
 
 from iotax.analysis import histogram, multiplicity, regression, steady, strata
+from iotax.analysis.effects import explained_variation
 from iotax.analysis.estimate import Contrast
-from iotax.analysis.factorial import explained_variation
-from iotax.analysis.fieller import fieller
 from iotax.analysis.model import CellModel, Layout
+from iotax.analysis.student import fieller
 from iotax.analysis.verdict import two_sided_p
 
 # Longley (1967), from NIST: employment; deflator, product, unemployed, armed forces, population, year.

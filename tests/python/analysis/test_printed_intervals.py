@@ -23,10 +23,10 @@ from iotax.analysis.cost import ServiceCost
 from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.data import Grid
 from iotax.analysis.estimate import combined
-from iotax.analysis.fieller import fieller
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.responses import IOPS
 from iotax.analysis.steady import batch_means
+from iotax.analysis.student import fieller
 from iotax.analysis.verdict import Verdict, judge, log_margin
 from iotax.queueing import SizingTarget, size
 from report.factory import Simulation, study

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from iotax.analysis.bisection import Probe, bracket, next_rate
-from iotax.analysis.knee import Knee
+from iotax.analysis.knee import Knee, Probe, bracket, next_rate
 from iotax.analysis.search import Winner, against_baseline, next_trials, winners
 from iotax.design import plan
 from iotax.design.rates import ladder

@@ -16,7 +16,7 @@ from iotax.analysis.compare import _judge
 from iotax.analysis.cost import cpu_costs
 from iotax.analysis.model import CellModel
 from iotax.analysis.multiplicity import stopped_confidence
-from iotax.analysis.stopping import half_width
+from iotax.analysis.precision import half_width
 from report.factory import COST, Simulation, study
 
 MOST = 60

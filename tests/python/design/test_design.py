@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from faked import FakeEngine
 from iotax.analysis import StudyData, summarise
-from iotax.analysis.stopping import half_width, precise_enough
+from iotax.analysis.precision import half_width, precise_enough
 from iotax.cli.app import app
 from iotax.cli.run import run
 from iotax.design import plan

@@ -17,9 +17,8 @@ from typing import get_args
 
 from iotax.labs.vm import accelerator
 from iotax.labs.vm.cache import cache_root
-from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.guests import Guests, Role
-from iotax.labs.vm.image import Contents, Image, build
+from iotax.labs.vm.image import Contents, CpioWriter, Image, build
 from iotax.labs.vm.libraries import package_closure
 from iotax.labs.vm.modules import ModuleTree
 from iotax.labs.vm.packages import Package, Store

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from iotax.engine import EngineError
-from iotax.labs.hints import hint
+from iotax.labs.guard import hint
 from needed import program
 
 IQN = "iqn.2026-11.io.iotax.test:tgt"

@@ -3,7 +3,7 @@
 import pytest
 
 from iotax.engine import EngineError
-from iotax.labs.hints import hint
+from iotax.labs.guard import hint
 
 NFS = "nfs://filer/export/file"
 ISCSI = "iscsi://array:3261/iqn.2001-05.org.example:vol1/0"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iotax.analysis.preconditioned import progress_of
+from iotax.analysis.steady import progress_of
 from iotax.collected import study_data
 from iotax.design import plan
 from iotax.design.conditioning import conditioned, described
@@ -22,7 +22,7 @@ from iotax.study.precondition import Precondition
 from iotax.study.read import read_study
 from iotax.study.source import StudyError
 from iotax.trial import Background, Trial
-from iotax.wording.preconditioned import preconditioned
+from iotax.wording.trust import preconditioned
 
 MIB = 1 << 20
 TEXT = """\

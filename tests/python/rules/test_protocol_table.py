@@ -34,11 +34,11 @@ USED = """
 import pytest
 from iotax.cli import complete
 from iotax.engine import EngineError
-from iotax.labs.hints import hint
+from iotax.labs.guard import hint
 from iotax.labs.load import options
 from iotax.protocols import kernel_modules
 from iotax.report.palette import looks
-from iotax.serving.clients import commands
+from iotax.serving.offer import commands
 from iotax.serving.offer import Offer
 from iotax.study import Study
 from iotax.study.endpoint import parse_endpoint

@@ -19,9 +19,8 @@ import pytest
 
 from documented_keys import documented
 from iotax.places.waiting import Engine
-from iotax.serving.clients import commands, reachable
 from iotax.serving.notify import notify
-from iotax.serving.offer import Offer
+from iotax.serving.offer import Offer, commands, reachable
 from waits import wait_for
 
 SIZE = 8 << 20

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from iotax.analysis.bottleneck import bottleneck
+from iotax.analysis.limits import bottleneck
 from iotax.cli.app import app
 from iotax.notebook import Notebook
 from iotax.rows import attempt_rows

@@ -33,7 +33,7 @@ from iotax.labs.choice import open_lab
 from iotax.labs.sim.lab import SimLab, simulate
 from iotax.live import Board
 from iotax.live.metrics import exposition
-from iotax.live.page import Page
+from iotax.live.server import Page
 from iotax.notebook import Notebook
 from iotax.rows import series_rows
 from iotax.study import Study, sim

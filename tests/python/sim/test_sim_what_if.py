@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from iotax.analysis.bottleneck import bottleneck
+from iotax.analysis.limits import bottleneck
 from iotax.cli import console
 from iotax.cli.app import app
 from iotax.cli.screen import LINES

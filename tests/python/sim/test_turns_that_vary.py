@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner
 
 from iotax.calibration import table as calibration
+from iotax.calibration.table import closest_percent, rms_off, tell_turns_apart
 from iotax.calibration.treatments import Treatment, measured_treatments, simulated
-from iotax.calibration.turns import closest_percent, rms_off, tell_turns_apart
 from iotax.cli.app import app
 from iotax.cli.sim_costs import text_of
 from iotax.labs.sim.assumptions import assumptions

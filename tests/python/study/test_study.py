@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema.protocols import Validator
 
-from iotax.cli.template import TEMPLATE
+from iotax.cli.questions import TEMPLATE
 from iotax.study import Study, source
 from iotax.study.model import SECTIONS, factor_names
 from iotax.study.read import builtin_studies, load_study, read_study

@@ -15,9 +15,8 @@ import pytest
 from iotax.design import plan
 from iotax.labs.vm import datastore, initiators, preflight
 from iotax.labs.vm.cache import new_entry
-from iotax.labs.vm.counters import LoadCost
+from iotax.labs.vm.counters import HypervisorClocks, LoadCost, processor_threads, read_clocks
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.lab import VmLab
 from iotax.labs.vm.packages import Package, Store

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from iotax.design import plan
-from iotax.labs.vm import handshake, preflight
+from iotax.labs.vm import preflight, recipe
 from iotax.labs.vm.cache import cache_root
 from iotax.labs.vm.encryption import Links, apart
 from iotax.labs.vm.fault import VmFault
@@ -243,12 +243,14 @@ def told(asked: Settings) -> dict[str, str]:
 def test_without_tlshd_a_study_is_refused_with_what_to_do(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setenv("IOTAX_CACHE", str(tmp_path))
     monkeypatch.setattr(Store, "knows", lambda self, name: False)
-    monkeypatch.setattr(handshake, "own_daemon", lambda: None)
+    monkeypatch.setattr(recipe, "own_daemon", lambda: None)
     monkeypatch.setattr(preflight, "_named", lambda store, release: "linux-image-6.12.1-amd64")
-    assert told(settings("tls"))["tlshd"] == handshake.MISSING
+    assert told(settings("tls"))["tlshd"] == recipe.TLSHD_MISSING
     with pytest.raises(VmFault, match="TLS needs the program tlshd"):
         preflight.require_tls([settings("ipsec"), settings("tls")])
-    assert "Debian 13 has ktls-utils; on older systems build https://github.com/oracle/ktls-utils" in handshake.MISSING
+    assert (
+        "Debian 13 has ktls-utils; on older systems build https://github.com/oracle/ktls-utils" in recipe.TLSHD_MISSING
+    )
     assert "tlshd" not in told(settings("ipsec"))
     # The distribution's package is enough.
     monkeypatch.setattr(Store, "knows", lambda self, name: name == "ktls-utils")
@@ -261,7 +263,7 @@ def test_a_tlshd_that_the_user_installed_is_found(monkeypatch: Any, tmp_path: Pa
     daemon.write_bytes(b"")
     daemon.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert handshake.own_daemon() == daemon
+    assert recipe.own_daemon() == daemon
 
 
 @pytest.mark.parametrize(
@@ -331,8 +333,8 @@ def kerberised() -> Iterator[Guests]:
 def require_tlshd() -> None:
     """Not every machine can have it, so its tests are skipped also with CI=true."""
     require()
-    if not (handshake.own_daemon() or Store(cache_root() / "packages").knows(handshake.PACKAGE)):
-        pytest.skip(handshake.MISSING)
+    if not (recipe.own_daemon() or Store(cache_root() / "packages").knows(recipe.TLSHD_PACKAGE)):
+        pytest.skip(recipe.TLSHD_MISSING)
 
 
 @pytest.fixture(scope="module")

@@ -20,15 +20,13 @@ import pytest
 from iotax.labs.vm import built, kbuild, recipe
 from iotax.labs.vm.built import FCLOOP, VDUSE, Built
 from iotax.labs.vm.cache import cache_root, need_space, new_entry
-from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_modinfo, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.image import Contents, _Ingredients, _ingredients, _modules, _run_here, own_program
+from iotax.labs.vm.image import Contents, CpioWriter, _Ingredients, _ingredients, _modules, _run_here, own_program
 from iotax.labs.vm.kernel import own_kernel, unpacked
 from iotax.labs.vm.libraries import host_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
-from iotax.labs.vm.packages import LEFT_OUT, Package, Store, likeliest
-from iotax.labs.vm.untar import extract
+from iotax.labs.vm.packages import LEFT_OUT, Package, Store, extract, likeliest
 
 from .elf_factory import kernel_module, program, with_note
 from .fakes import write_program

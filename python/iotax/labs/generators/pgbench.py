@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from iotax.imports.pgbench_log import Transaction, grouped, transaction_of
+from iotax.imports.pgbench import Transaction, grouped, transaction_of
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators.base import Elsewhere, said_of
 from iotax.records import CpuUse

@@ -20,8 +20,7 @@ from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
 from iotax.places.host import HostPlace
 from iotax.study import Settings
-from iotax.study.guest_disk import SCHEME, serial_of
-from iotax.study.kernel_path import FIBRE_CHANNEL, NVME, KernelPath, kernel_path
+from iotax.study.endpoint import FIBRE_CHANNEL, NVME, SCHEME, KernelPath, kernel_path, serial_of
 from iotax.study.topology import given
 
 UP_S = 120.0

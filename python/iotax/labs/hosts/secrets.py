@@ -11,7 +11,7 @@ from typing import Any
 from iotax.places import HostFault
 from iotax.study import Settings
 from iotax.study.connection import DhSecret, Secret
-from iotax.study.kernel_path import NVME, kernel_path
+from iotax.study.endpoint import NVME, kernel_path
 
 _CHAP_CHARACTERS_MIN = 12
 """RFC 7143 §12.1.4: 96 bits."""

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Progress, Step, Worked
-from iotax.labs.conditioning import overwriting, worked
 from iotax.labs.generators import GENERATORS
 from iotax.labs.hosts.beside import Beside, Member, Programs
 from iotax.labs.hosts.databases import COMMANDS as DATABASE_COMMANDS
@@ -20,15 +19,13 @@ from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.secrets import handed_over
 from iotax.labs.hosts.survey import COMMANDS, Asked
-from iotax.labs.load import Checked, Permission, options, run_document, zone_bytes
+from iotax.labs.load import Checked, Permission, options, overwriting, run_document, worked, zone_bytes
 from iotax.labs.media import data_document
 from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
-from iotax.study.endpoint import one_portal
-from iotax.study.guest_disk import SCHEME
+from iotax.study.endpoint import NVME, PREFIX, SCHEME, kernel_path, one_portal
 from iotax.study.hosts import CLIENT, Host
-from iotax.study.kernel_path import NVME, PREFIX, kernel_path
 from iotax.study.topology import given
 from iotax.trial import TrialResult
 

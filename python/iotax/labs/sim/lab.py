@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
-from iotax.labs.facts import Processors
 from iotax.labs.load import run_document
 from iotax.labs.media import media_document
-from iotax.labs.outcomes import Timeouts, outcomes_of
+from iotax.labs.outcomes import Processors, Timeouts, outcomes_of
 from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import hypervisor_ns, initiators, trial_costs
 from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once

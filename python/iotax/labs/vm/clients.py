@@ -16,9 +16,16 @@ from iotax.labs.hosts.merge import HostSeries, Part, merged
 from iotax.labs.load import of_client, run_document
 from iotax.labs.outcomes import malformed
 from iotax.labs.vm import datastore
-from iotax.labs.vm.counters import LoadCost, Reading, hypervisor_part, load_parts, target_part, with_cpu
+from iotax.labs.vm.counters import (
+    HypervisorClocks,
+    LoadCost,
+    Reading,
+    hypervisor_part,
+    load_parts,
+    target_part,
+    with_cpu,
+)
 from iotax.labs.vm.guests import Guest
-from iotax.labs.vm.hypervisor import HypervisorClocks
 from iotax.places.guest import ENGINE
 from iotax.places.waiting import wait_for
 from iotax.records import CpuUse

@@ -17,9 +17,8 @@ from iotax.labs.generators.pgbench import Measured, client_options, measured, re
 from iotax.labs.hosts.clock import Offset, Ours, offset_of
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.merge import Part, merged
-from iotax.labs.vm.counters import Reading, hypervisor_part, spent_ns, target_part
+from iotax.labs.vm.counters import HypervisorClocks, Reading, hypervisor_part, spent_ns, target_part
 from iotax.labs.vm.guests import Guest
-from iotax.labs.vm.hypervisor import HypervisorClocks
 from iotax.places.waiting import wait_for
 from iotax.records import CpuTime, CpuUse
 from iotax.study import Settings

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
 from iotax.labs.generators import GENERATORS
-from iotax.labs.vm.counters import Idle, LoadCost, Reading, hypervisor_part, target_part, with_cpu
+from iotax.labs.vm.counters import HypervisorClocks, Idle, LoadCost, Reading, hypervisor_part, target_part, with_cpu
 from iotax.labs.vm.guests import Guests, Role
-from iotax.labs.vm.hypervisor import HypervisorClocks
 from iotax.records import CpuTime
 from iotax.records.cpu import TICK_NS
 from iotax.study import Settings

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from iotax.labs.vm.counters import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.hypervisor import HypervisorClocks, processor_threads, read_clocks
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.plugin import Plugin
 from iotax.labs.vm.qemu import Accelerator, Clock, Machine, Nic, Process, counts_file

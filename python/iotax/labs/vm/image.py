@@ -1,23 +1,25 @@
 """Builds what both guests boot: a kernel, and one initramfs with modules, programs, libraries, scripts and the engine.
 
-The archive is not compressed: an emulated processor unpacks slower than the host's disk reads.
+The initramfs is a newc cpio archive (Linux, Documentation/driver-api/early-userspace/buffer-format.rst). It is not
+compressed: an emulated processor unpacks slower than the host's disk reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import BinaryIO
 
-from iotax.labs.vm import handshake, recipe
+from iotax.labs.vm import recipe
 from iotax.labs.vm.built import FCLOOP, VDUSE, Built, Source
 from iotax.labs.vm.built import modules as built_modules
 from iotax.labs.vm.cache import by_use, cache_root, keep, locked, need_space, new_entry, prune, sound
-from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import is_elf, read_program, without_symbols
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.kernel import is_commit, is_folder, own_kernel, unpacked
@@ -152,11 +154,11 @@ def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Cont
     asked |= {name: recipe.Part(programs=(program,)) for name, program in contents.generators}
     unavailable = {name: reason for name, part in asked.items() if (reason := _absence(store, part))}
     own_daemon = None
-    if "tls" in asked and store.knows(handshake.PACKAGE):
-        program = (handshake.PACKAGE, handshake.PROGRAM)
+    if "tls" in asked and store.knows(recipe.TLSHD_PACKAGE):
+        program = (recipe.TLSHD_PACKAGE, recipe.PROGRAM)
         asked["tls"] = replace(asked["tls"], programs=(*asked["tls"].programs, program))
-    elif "tls" in asked and (own_daemon := handshake.own_daemon()) is None:
-        unavailable["tls"] = handshake.MISSING
+    elif "tls" in asked and (own_daemon := recipe.own_daemon()) is None:
+        unavailable["tls"] = recipe.TLSHD_MISSING
     if contents.database:
         asked[recipe.DATABASE] = recipe.database(store.postgresql_package())
     parts = recipe.ALWAYS | {name: part for name, part in asked.items() if name not in unavailable}
@@ -260,7 +262,7 @@ def _assemble(entry: Path, engine: Path, store: Store, made_of: _Ingredients) ->
         for program in made_of.own_targets:
             sources |= _run_here(image, program, program.name, own_target(program))
         if made_of.own_daemon:
-            sources |= _run_here(image, made_of.own_daemon, handshake.PROGRAM, handshake.OWN_START)
+            sources |= _run_here(image, made_of.own_daemon, recipe.PROGRAM, recipe.OWN_START)
         image.close()
     packed = _find_kernel(kernels, release)
     (entry / PACKED_KERNEL).write_bytes(packed)
@@ -409,3 +411,53 @@ def _find_kernel(kernels: list[Package], release: str) -> bytes:
         if path.is_file():
             return path.read_bytes()
     raise VmFault("kernel", f"no vmlinuz-{release} in {', '.join(each.name for each in kernels)}")
+
+
+_TRAILER = "TRAILER!!!"
+
+
+class CpioWriter:
+    """Equal calls give equal bytes: every time is 0, every owner root, inodes count up."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._inode = out, 0
+        self._folders: set[str] = set()
+
+    def file(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self._parents(path)
+        self._entry(path, stat.S_IFREG | mode, data)
+
+    def folder(self, path: str) -> None:
+        self._parents(f"{path}/x")
+
+    def link(self, path: str, target: str) -> None:
+        self._parents(path)
+        self._entry(path, stat.S_IFLNK | 0o777, target.encode())
+
+    def device(self, path: str, major: int, minor: int) -> None:
+        """A character device."""
+        self._parents(path)
+        self._entry(path, stat.S_IFCHR | 0o600, b"", major, minor)
+
+    def close(self) -> None:
+        self._entry(_TRAILER, 0, b"")
+
+    def _parents(self, path: str) -> None:
+        parts = path.split("/")[:-1]
+        for end in range(1, len(parts) + 1):
+            folder = "/".join(parts[:end])
+            if folder not in self._folders:
+                self._folders.add(folder)
+                self._entry(folder, stat.S_IFDIR | 0o755, b"")
+
+    def _entry(self, path: str, mode: int, data: bytes, major: int = 0, minor: int = 0) -> None:
+        self._inode += 1
+        name = path.encode() + b"\0"
+        fields = (self._inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name), 0)
+        header = b"070701" + b"".join(b"%08X" % field for field in fields)
+        self._out.write(_padded(header + name))
+        self._out.write(_padded(data))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from iotax.labs.vm.fault import VmFault
-from iotax.labs.vm.packages import Package, Store, exists
-from iotax.labs.vm.untar import extract
+from iotax.labs.vm.packages import Package, Store, exists, extract
 
 SUBJECT = "kernel modules"
 """Faults that another attempt would not fix: a network or a disk may be better the next time, a compiler is not."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from iotax.labs.base import CheckItem
 from iotax.labs.generators import GENERATORS
 from iotax.labs.proc import memory_free_bytes
-from iotax.labs.vm import handshake, recipe
+from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Contents, own_program
@@ -156,12 +156,12 @@ def _tls_kernel(settings: list[Settings]) -> CheckItem:
 
 
 def _handshake() -> CheckItem:
-    if Store(cache_root() / "packages").knows(handshake.PACKAGE):
-        return CheckItem("ok", handshake.PROGRAM, f"package {handshake.PACKAGE}")
-    if own := handshake.own_daemon():
+    if Store(cache_root() / "packages").knows(recipe.TLSHD_PACKAGE):
+        return CheckItem("ok", recipe.PROGRAM, f"package {recipe.TLSHD_PACKAGE}")
+    if own := recipe.own_daemon():
         own_program(own)
-        return CheckItem("ok", handshake.PROGRAM, str(own))
-    raise VmFault(handshake.PROGRAM, handshake.MISSING)
+        return CheckItem("ok", recipe.PROGRAM, str(own))
+    raise VmFault(recipe.PROGRAM, recipe.TLSHD_MISSING)
 
 
 def _own_target(path: str) -> CheckItem:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from iotax.engine import EngineError, counter_rate_hz, find_engine
-from iotax.labs.lifetime import SETPRIV, ending_with_us
+from iotax.labs.proc import SETPRIV, ending_with_us
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.image import Image
 from iotax.labs.vm.plugin import Plugin

@@ -1,8 +1,12 @@
-"""What each protocol needs in a guest: packages, programs, kernel modules."""
+"""What each protocol needs in a guest: packages, programs, kernel modules; for the kernel's TLS, the daemon that shakes
+hands, which is the distribution's or one that the user built."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from iotax.study.fields import KERBEROS
 
@@ -159,3 +163,20 @@ ALWAYS: dict[str, Part] = {"guest": BASE} | PROTOCOLS | CONTROLLERS
 _OPTIONAL = (*SERVERS.values(), *ENCRYPTION.values(), STORAGE_DAEMON, database("postgresql-0"))
 MODULES = tuple(dict.fromkeys(each for part in (*ALWAYS.values(), *_OPTIONAL) for each in part.modules))
 """Every module that any part wants."""
+
+
+TLSHD_PACKAGE, PROGRAM = "ktls-utils", "tlshd"
+OWN_START = f"/opt/{PROGRAM}/run"
+"""What starts the user's own in a guest."""
+TLSHD_MISSING = (
+    "TLS needs the program tlshd, which is not there. Debian 13 has ktls-utils; on older systems build "
+    "https://github.com/oracle/ktls-utils (autoreconf, ./configure, make install)"
+)
+_FOLDERS = ("/usr/sbin", "/usr/local/sbin")
+"""A user's PATH may lack them."""
+
+
+def own_daemon() -> Path | None:
+    """The one that is installed on this machine."""
+    found = shutil.which(PROGRAM, path=os.pathsep.join((os.environ.get("PATH", ""), *_FOLDERS)))
+    return Path(found) if found else None

@@ -12,16 +12,13 @@ from iotax.report.charts.cpu_time import cpu_over_time
 from iotax.report.charts.effects import factor_effects, model_residuals
 from iotax.report.charts.flame import flame_graphs
 from iotax.report.charts.hockey import hockey_stick
-from iotax.report.charts.instructions import families_used, instructions
-from iotax.report.charts.layers import layers, layers_said, layers_used
-from iotax.report.charts.levels import is_sweep, over_levels
+from iotax.report.charts.layers import families_used, instructions, layers, layers_said, layers_used
+from iotax.report.charts.levels import is_sweep, over_levels, ratio_over_levels
 from iotax.report.charts.open_loop import achieved_rate, backlog, responses_over_rate
-from iotax.report.charts.order import run_order
+from iotax.report.charts.order import rounds, run_order
 from iotax.report.charts.percentiles import PARTS, percentile_curves
 from iotax.report.charts.published import published_figures
-from iotax.report.charts.ratio_levels import ratio_over_levels
 from iotax.report.charts.ratios import ratio_forest
-from iotax.report.charts.rounds import rounds
 from iotax.report.charts.search import probes
 from iotax.report.charts.shift import shift_functions
 from iotax.report.charts.sizing import response_curves

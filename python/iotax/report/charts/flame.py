@@ -9,7 +9,7 @@ from iotax.analysis import Summary
 from iotax.analysis.profile import CellProfile, cell_profiles
 from iotax.report.calls import TEXT_PX, Box, boxes, fitting
 from iotax.report.charts.base import WIDE_PX, Drawing, arm_titles, file_name
-from iotax.report.charts.instructions import FAMILY_COLOURS
+from iotax.report.charts.layers import FAMILY_COLOURS
 from iotax.report.charts.vega import Spec, chosen, end, layer, number, picture, word
 from iotax.report.palette import ref
 from iotax.wording import figure

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, locked
-from iotax.labs.vm.cpio import CpioWriter
 from iotax.labs.vm.elf import read_program
-from iotax.labs.vm.image import Image
+from iotax.labs.vm.image import CpioWriter, Image
 from iotax.labs.vm.libraries import package_closure
 from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store

@@ -18,7 +18,7 @@ from iotax.labs.base import Outcome, Progress, Step, TrialFailed
 from iotax.labs.generators.fio import meter
 from iotax.labs.generators.fio.job import Target, check_job, layout_job, run_job, verifies
 from iotax.labs.generators.fio.output import read_output, result_of
-from iotax.labs.lifetime import SETPRIV, ending_with_us
+from iotax.labs.proc import SETPRIV, ending_with_us
 from iotax.study.model import Settings
 
 _SILENCE_S = 45.0
