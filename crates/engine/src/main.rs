@@ -1,16 +1,16 @@
 //! `iotax-engine`: serves volumes, issues load, measures. See docs/reference/engine.md.
-// The print macros panic if the stream is closed, and a panic ends the process. `output` and `log` do not.
+
+// The print macros panic if the stream is closed, and a panic ends the process. `caller` and `log` do not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod caller;
 mod decode;
 mod document;
 mod failure;
-mod input;
 mod judge;
-mod lease;
+
 mod load;
 mod log;
-mod output;
 mod perform;
 mod schema;
 mod secret;
@@ -56,9 +56,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Clock => {
-            output::print(&serde_json::json!({ "counter_rate_hz": iotax_runtime::clock::counter_rate_hz() }))
+            caller::print(&serde_json::json!({ "counter_rate_hz": iotax_runtime::clock::counter_rate_hz() }))
         }
-        Command::Schema => output::print(&schema::all()),
+        Command::Schema => caller::print(&schema::all()),
         Command::Serve => serve::run(),
         Command::Load => load::run(),
         Command::Session => load::run_session(),
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::emit_last(&document::Event::Error(failure::event(&failure)));
+            caller::emit_last(&document::Event::Error(failure::event(&failure)));
             failure::exit_code(&failure)
         }
     }

@@ -15,10 +15,10 @@ use iotax_node::failure::{Failure, FailureKind};
 use iotax_runtime::{Clock, clock::WallClock};
 
 use crate::{
+    caller,
     document::{ArmedEvent, Event, HappenedEvent, PerformDocument},
-    failure, input,
+    failure,
     load::Commands,
-    output,
     version::VERSION,
 };
 
@@ -34,9 +34,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const GUARDIAN: &str = r#"read -r _ || exit 0; read -r _ || eval "$1""#;
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let document: PerformDocument = input::read_document()?;
+    let document: PerformDocument = caller::read_document()?;
     let mut guardian = Guardian::start(&document.undo)?;
-    output::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
+    caller::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
     let commands = Commands::follow(document.lease_ns);
     let (clock, begins) = commands.start(Clock::start())?;
     if let Some(begins) = begins {
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let (began, began_unix_ns) = (Instant::now(), WallClock::read().unix_ns);
     let mut done = shell(&document.begin, "begin");
     if done.is_ok() {
-        output::emit(&Event::Began(HappenedEvent { at_unix_ns: began_unix_ns }));
+        caller::emit(&Event::Began(HappenedEvent { at_unix_ns: began_unix_ns }));
         let left = Duration::from_nanos(document.lasts_ns).saturating_sub(began.elapsed());
         if commands.is_gone_within(left) {
             done = Err(Failure::new(FailureKind::Lost, "the caller is gone, so the event was undone early", "stdin"));
@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let undone_unix_ns = WallClock::read().unix_ns;
     guardian.tell("done")?;
     done?;
-    output::emit(&Event::Undone(HappenedEvent { at_unix_ns: undone_unix_ns }));
+    caller::emit(&Event::Undone(HappenedEvent { at_unix_ns: undone_unix_ns }));
     Ok(())
 }
 

@@ -15,14 +15,13 @@ use iotax_sim::{
 };
 
 use crate::{
+    caller,
     document::{
         self, ControllerReport, CoreCpu, CpuPoint, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec,
         PolicySpec, ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task,
         TowardsSpec, TrunksReport, Window,
     },
-    input, lease,
     load::{begin, report, threads::Unit},
-    output,
 };
 
 /// Upper limits: beyond these, a typing error could request years of work.
@@ -46,10 +45,10 @@ const DRIVER: &str = "simulated";
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let document: SimulateDocument = input::read_document()?;
-    input::follow(|line| {
+    let document: SimulateDocument = caller::read_document()?;
+    caller::follow(|line| {
         if line.is_none() {
-            lease::input_ended();
+            caller::input_ended();
         }
     });
     let (lab, run) = (lab(&document)?, run_of(&document)?);
@@ -65,7 +64,7 @@ fn progress() -> impl FnMut(Progress) {
     move |far| {
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
-            output::emit(&Event::Simulating(SimulatingEvent { at_ns: far.at.0, until_ns: far.until.0 }));
+            caller::emit(&Event::Simulating(SimulatingEvent { at_ns: far.at.0, until_ns: far.until.0 }));
         }
     }
 }
@@ -346,9 +345,9 @@ fn site(spec: &SiteSpec) -> Site {
 fn tell(document: &SimulateDocument, simulated: &Simulated) {
     let endpoint = document.load.endpoint.as_deref().unwrap_or_default();
     let unit = Unit { geometry: simulated.geometry.clone(), facts: simulated.facts.clone() };
-    output::emit(&Event::Connected(report::connected(endpoint, DRIVER, &unit)));
+    caller::emit(&Event::Connected(report::connected(endpoint, DRIVER, &unit)));
     for sample in &simulated.measured.series {
-        output::emit(&Event::Sample(report::sample(sample)));
+        caller::emit(&Event::Sample(report::sample(sample)));
     }
     let duration_ns = document.load.runtime_ns;
     let start_ns = simulated.start.0;
@@ -374,7 +373,7 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
             .map(|[out, back]| TrunksReport { to_targets: lane_report(out), to_initiators: lane_report(back) }),
         controllers: controllers(&document.paths, &simulated.targets),
     });
-    output::emit(&Event::Result(Box::new(result)));
+    caller::emit(&Event::Result(Box::new(result)));
 }
 
 fn cpu(document: &SimulateDocument, simulated: &Simulated) -> CpuReport {

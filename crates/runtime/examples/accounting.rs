@@ -7,11 +7,10 @@
 use std::{hint::black_box, time::Duration};
 
 use iotax_node::load::{
-    StreamConfig,
+    Direction, StreamConfig,
     ledger::Ledger,
-    mix::Direction,
+    pacing::Schedule,
     recorder::{Completion, Recorder},
-    schedule::Schedule,
 };
 use iotax_proto::Instant;
 

@@ -8,10 +8,9 @@ mod processors;
 mod receive;
 mod segments;
 mod stretch;
-mod waking;
 
+pub use processors::Wake;
 pub use processors::{Costs, Work, WorkAsked};
-pub use waking::Wake;
 
 use std::{
     cell::RefCell,

@@ -254,7 +254,6 @@ SHARED_NAMES = {
     },
     "sim": {"paths": "paths between machines"},
     "engine": {
-        "perform": "the task `perform`",
         "simulate": "the task `simulate`",
         "threads": "the threads of a task",
     },

@@ -1,15 +1,14 @@
-//! Extracts TCP streams from a capture file: each direction of each connection, in order.
+//! Reads bytes to decode: TCP streams of a capture file, each direction of each connection in order, or hexadecimal text.
 
 use std::{collections::BTreeMap, fs::File, io::BufReader, net::SocketAddr};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use iotax_node::failure::Failure;
 use pcap_file::{
     DataLink,
     pcap::PcapReader,
     pcapng::{Block, PcapNgReader},
 };
-
-use iotax_node::failure::Failure;
 
 use super::Stream;
 use crate::failure;
@@ -114,6 +113,26 @@ impl Flow {
     }
 }
 
+pub(super) fn parse_hex(text: &str, place: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut digits = String::new();
+        for word in line.split_whitespace().filter(|word| !word.ends_with(':')) {
+            digits.push_str(word.strip_prefix("0x").unwrap_or(word));
+        }
+        let wrong = |what: &str| Failure::usage(format!("{what}: `{}`", line.trim()), format!("{place}:{}", index + 1));
+        if !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong("not hexadecimal"));
+        }
+        if !digits.len().is_multiple_of(2) {
+            return Err(wrong("an odd number of digits"));
+        }
+        bytes.extend((0..digits.len()).step_by(2).filter_map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +146,21 @@ mod tests {
         flow.segment(0, false, b"abc");
         flow.segment(5, false, b"fgh");
         assert_eq!(flow.bytes, b"abcdefgh");
+    }
+}
+
+#[cfg(test)]
+mod hex_tests {
+    use super::*;
+
+    #[test]
+    fn hex_passes_over_offsets_and_comments() {
+        assert_eq!(parse_hex("0000: 01 02  # two\n0010: 0x03ff\n\n", "x").unwrap(), [1, 2, 3, 255]);
+    }
+
+    #[test]
+    fn hex_names_the_line_that_is_wrong() {
+        assert_eq!(parse_hex("01\n0g", "dump.hex").unwrap_err().place, "dump.hex:2");
+        assert_eq!(parse_hex("012", "dump.hex").unwrap_err().place, "dump.hex:1");
     }
 }

@@ -1,7 +1,6 @@
 //! `iotax-engine decode`: prints the PDUs of a capture or a hex dump, one per line.
 
 mod capture;
-mod hex;
 
 use std::{
     fs::File,
@@ -13,7 +12,6 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-
 use iotax_node::{
     Protocol,
     failure::Failure,
@@ -63,12 +61,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (None, Some(path)) => {
             let place = path.display().to_string();
             let text = std::fs::read_to_string(path).map_err(|error| failure::io(&error, &place))?;
-            vec![Stream { bytes: hex::parse(&text, &place)?, name: place }]
+            vec![Stream { bytes: capture::parse_hex(&text, &place)?, name: place }]
         }
         (None, None) => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map_err(|error| failure::io(&error, "standard input"))?;
-            vec![Stream { bytes: hex::parse(&text, "standard input")?, name: "standard input".into() }]
+            vec![Stream { bytes: capture::parse_hex(&text, "standard input")?, name: "standard input".into() }]
         }
     };
     let mut describer =

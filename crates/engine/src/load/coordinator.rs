@@ -14,14 +14,15 @@ use iotax_proto::Instant;
 use iotax_runtime::Clock;
 
 use super::{
-    begin, local, report,
-    samples::{self, Samples},
+    begin, local,
+    report::{self, Samples},
     threads::{Finished, Plan, ThreadReport, Threads, Unit, drive_once},
     window::{Meters, Span, Window},
 };
 use crate::{
+    caller,
     document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, ResultEvent, StartedEvent, Task},
-    failure, output,
+    failure,
 };
 
 /// How often threads are checked for open connections, for their end, and for their progress.
@@ -40,7 +41,7 @@ pub(super) fn run(document: &LoadDocument) -> Result<(), Failure> {
     let mut configs = begin::configs(document, clock.unix_ns(Instant(0)))?;
     let endpoint = begin::endpoint(document)?;
     if let (Task::Check, Some(path)) = (document.task, local::disk_path(&endpoint.unit)) {
-        output::emit(&Event::Checked(local::check(document, path)?));
+        caller::emit(&Event::Checked(local::check(document, path)?));
         return Ok(());
     }
     let plan = Arc::new(Plan::new(document, configs.iter().any(writes), clock, std::process::id())?);
@@ -111,7 +112,7 @@ impl Load {
 
     fn measure(mut self, document: &LoadDocument, plan: &Plan) -> Result<(), Failure> {
         if let Some(unit) = self.wait_until_ready() {
-            output::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
+            caller::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
         }
         let meters = Meters::of([&document.watch_pids])?;
         let begin_at = plan.clock.now() + BEGIN_AFTER;
@@ -120,7 +121,7 @@ impl Load {
         // Set only here.
         let _ = self.begin_at.set(begin_at);
         self.threads.wake();
-        output::emit(&Event::Started(StartedEvent {
+        caller::emit(&Event::Started(StartedEvent {
             at_unix_ns: plan.clock.unix_ns(begin_at),
             left_ns: begin_at.since(plan.clock.now()).as_nanos() as u64,
         }));
@@ -139,7 +140,7 @@ impl Load {
         let span = Span { start, measured: measured_for, start_skew_ns: last.since(first).as_nanos() as u64 };
         let result = report::result(document, plan, self.driver, span, &measured, &usage);
         let result = ResultEvent { paths: report::paths(plan, &finished.paths), ..result };
-        output::emit(&Event::Result(Box::new(result)));
+        caller::emit(&Event::Result(Box::new(result)));
         Ok(())
     }
 
@@ -153,19 +154,19 @@ impl Load {
         loop {
             let left = until.since(plan.clock.now());
             // No thread is disturbed this close to an edge of the window.
-            std::thread::sleep(left.min(samples::PERIOD));
-            if left <= samples::PERIOD || self.threads.any_finished() {
+            std::thread::sleep(left.min(report::SAMPLES_PERIOD));
+            if left <= report::SAMPLES_PERIOD || self.threads.any_finished() {
                 return Ok(());
             }
             if let Some(point) = window.as_mut().map(|window| window.look()).transpose()?.flatten() {
-                output::emit(&Event::Cpu(report::cpu_point(point, "initiator")));
+                caller::emit(&Event::Cpu(report::cpu_point(point, "initiator")));
             }
             self.threads.wake();
             for report in self.reports.try_iter() {
                 self.samples.add(report.thread, report.samples);
             }
             while let Some(sample) = self.samples.next() {
-                output::emit(&Event::Sample(report::sample(&sample)));
+                caller::emit(&Event::Sample(report::sample(&sample)));
             }
         }
     }
@@ -183,7 +184,7 @@ impl Load {
             self.threads.wake();
             if let Some(ThreadReport { progress_bytes: (done_bytes, total_bytes), .. }) = self.reports.try_iter().last()
             {
-                output::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
+                caller::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
             }
         }
         let finished = self.join()?;
@@ -191,11 +192,11 @@ impl Load {
             TaskOutcome::Checked { content, scanned_bytes } => {
                 let checked = local::checked(&finished.geometry, content, scanned_bytes);
                 let max_io_bytes = checked.max_io_bytes.filter(|_| plan.local.is_none());
-                output::emit(&Event::Checked(CheckedEvent { max_io_bytes, ..checked }));
+                caller::emit(&Event::Checked(CheckedEvent { max_io_bytes, ..checked }));
             }
             TaskOutcome::Filled { bytes } => {
                 let seconds = plan.clock.now().since(Instant(0)).as_secs_f64();
-                output::emit(&Event::Filled(FilledEvent { volume: None, bytes, seconds }));
+                caller::emit(&Event::Filled(FilledEvent { volume: None, bytes, seconds }));
             }
             TaskOutcome::Run(_) => return Err(failure::internal("a check or a fill returned the results of a run")),
         }

@@ -14,10 +14,10 @@ use iotax_runtime::{
 };
 
 use crate::{
+    caller,
     document::{CheckedEvent, Event, Identity, LoadDocument, ProgressEvent},
     failure,
     judge::{content_of, refuse_foreign},
-    output,
 };
 
 /// Maximum size of an I/O.
@@ -169,7 +169,7 @@ fn progress(total_bytes: u64) -> impl FnMut(u64) -> Result<(), Failure> {
     move |done_bytes| {
         if told_at.elapsed() >= PROGRESS_PERIOD {
             told_at = std::time::Instant::now();
-            output::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
+            caller::emit(&Event::Progress(ProgressEvent { done_bytes, total_bytes }));
         }
         Ok(())
     }

@@ -21,8 +21,9 @@ use super::{
     window::{Meters, Usage},
 };
 use crate::{
+    caller,
     document::{self, DiskReport, Event, InterfaceReport, ObserveSpec, ObservedEvent},
-    failure, output,
+    failure,
     version::VERSION,
 };
 
@@ -89,7 +90,7 @@ fn observe(
         }
         std::thread::sleep(LOOK_PERIOD);
         if let Some(point) = window.look()?.filter(|_| tells) {
-            output::emit(&Event::Cpu(report::cpu_point(point, OBSERVER)));
+            caller::emit(&Event::Cpu(report::cpu_point(point, OBSERVER)));
         }
     }
     let usage = window.close()?;

@@ -1,6 +1,6 @@
-//! Turns measurements into events.
+//! Turns measurements into events. Intervals of several threads are reported once every thread has completed them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use iotax_node::load::{
     Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathReport, Sample, Sparse, StreamResult,
@@ -335,4 +335,37 @@ fn per_second(count: u64, duration_ns: u64) -> f64 {
 #[allow(clippy::cast_precision_loss)] // counts and nanoseconds of a run, far below 2^53
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// How often threads are polled for completed intervals.
+pub(super) const SAMPLES_PERIOD: std::time::Duration = std::time::Duration::from_millis(200);
+
+pub(super) struct Samples {
+    /// For each thread, the intervals that are not passed on yet.
+    waiting: Vec<VecDeque<Sample>>,
+}
+
+impl Samples {
+    pub(super) fn of(threads: usize) -> Self {
+        Self { waiting: vec![VecDeque::new(); threads] }
+    }
+
+    pub(super) fn add(&mut self, thread: usize, samples: Vec<Sample>) {
+        self.waiting[thread].extend(samples);
+    }
+
+    /// The next interval that all threads have completed, merged.
+    pub(super) fn next(&mut self) -> Option<Sample> {
+        if self.waiting.iter().any(VecDeque::is_empty) {
+            return None;
+        }
+        let mut whole: Option<Sample> = None;
+        for sample in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
+            match &mut whole {
+                Some(whole) => whole.merge(&sample),
+                None => whole = Some(sample),
+            }
+        }
+        whole
+    }
 }

@@ -2,7 +2,6 @@
 
 mod burn;
 mod connection_count;
-mod fill;
 mod plan;
 mod threads;
 mod volumes;
@@ -19,25 +18,24 @@ use iotax_node::{
 };
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
+use threads::Threads;
+use volumes::OpenVolume;
 
 use crate::{
+    caller::{self, Lease},
     document::{
         self, AnaEvent, AnaSpec, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand,
         ServeDocument, SilencedEvent, StatusEvent,
     },
-    failure, input,
-    lease::Lease,
-    output, secret,
+    failure, secret,
     version::VERSION,
 };
-use threads::Threads;
-use volumes::OpenVolume;
 
 /// Maximum number of connections per thread.
 const CONNECTIONS_MAX: usize = 4096;
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let document: ServeDocument = input::read_document()?;
+    let document: ServeDocument = caller::read_document()?;
     document::check_threads(document.threads, &document.cpus)?;
     let clock = Clock::start();
     let mut volumes = volumes::open(&document)?;
@@ -45,7 +43,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut portals = plan_portals(&exports)?;
     let listeners = listen_all(&mut portals)?;
     for volume in volumes.iter().filter(|volume| volume.spec.fill == document::Fill::Pattern) {
-        fill::fill(volume)?;
+        volumes::fill(volume)?;
     }
     let server = Server::new(ServerConfig {
         volumes: volumes::specs(&volumes),
@@ -58,7 +56,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
     volumes.iter_mut().for_each(OpenVolume::keep);
     let lease = Lease::start(document.lease_ns);
-    output::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
+    caller::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
     obey(&server, &volumes, &threads, &lease);
     threads.stop()
 }
@@ -104,7 +102,7 @@ fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Leas
     let (sender, commands) = mpsc::channel();
     let ended = sender.clone();
     let heard = lease.clone();
-    input::follow(move |line| {
+    caller::follow(move |line| {
         heard.renew();
         // Fails only when the server is ending and no longer receives lines.
         let _ = sender.send(line.map(str::to_owned));
@@ -125,7 +123,7 @@ fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Leas
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
-        output::emit(&done.unwrap_or_else(|failure| Event::Error(failure::event(&failure))));
+        caller::emit(&done.unwrap_or_else(|failure| Event::Error(failure::event(&failure))));
     }
 }
 
@@ -136,7 +134,7 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
         return Err(Failure::usage("cannot be filled, because it is served with `keep`", format!("volume {name}")));
     }
     let started = std::time::Instant::now();
-    fill::fill(volume)?;
+    volumes::fill(volume)?;
     let seconds = started.elapsed().as_secs_f64();
     Ok(Event::Filled(FilledEvent { volume: Some(name.to_owned()), bytes: volume.size_bytes(), seconds }))
 }

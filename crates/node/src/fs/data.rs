@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_proto::Allocation;
+use iotax_proto::{Allocation, UnitId, nfs::common::ExportId};
 
 /// Large enough for few chunks in a large file, small enough that holes save memory.
 const CHUNK: u64 = 64 << 10;
@@ -290,6 +290,31 @@ fn pieces(offset: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
         at += to - from;
         Some((number, from as usize, to as usize))
     })
+}
+
+/// Set in the `UnitId` of every ordinary file; volumes have small numbers.
+const TREE: u64 = 1 << 63;
+
+/// The data of an ordinary file, as the `Backend` trait identifies them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeUnit {
+    pub export: ExportId,
+    pub number: u32,
+}
+
+impl From<TreeUnit> for UnitId {
+    fn from(unit: TreeUnit) -> Self {
+        assert!(unit.export < 1 << 31, "exports are numbered from zero up");
+        Self(TREE | u64::from(unit.export) << 32 | u64::from(unit.number))
+    }
+}
+
+impl TreeUnit {
+    /// `None` for a volume.
+    pub fn from_unit(unit: UnitId) -> Option<Self> {
+        let export = (unit.0 & !TREE) >> 32;
+        (unit.0 & TREE != 0).then_some(Self { export: export as ExportId, number: unit.0 as u32 })
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@ mod directory;
 mod inode;
 mod names;
 mod rights;
-mod unit;
 mod volume_file;
 
 #[cfg(test)]
 mod tests;
 
-pub use unit::TreeUnit;
+pub use data::TreeUnit;
 pub use volume_file::VolumeFile;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -194,3 +194,10 @@ impl std::fmt::Debug for LocalUnit {
         }
     }
 }
+
+/// Names and values for people to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub identity: Vec<(&'static str, String)>,
+    pub negotiated: Vec<(&'static str, String)>,
+}

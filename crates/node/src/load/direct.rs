@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use iotax_proto::{Instant, Transmit, Violation};
 
 use super::{
-    facts::Facts,
+    config::Facts,
     link::{Control, ControlStep, Link},
     settings::Workers,
 };

@@ -1,6 +1,5 @@
 //! A run's record of its own writes: it shows whether a block lost a write or was never written.
 
-use super::verdict::{Verdict, Wrong, describe, describe_copy};
 use crate::pattern::{BLOCK_BYTES, Copied, Reduction, Stamp};
 
 /// Maximum number of entries (4 bytes each). In a larger zone, only the writers' sequence counts are checked.
@@ -182,7 +181,7 @@ impl Ledger {
             Some(UNTOUCHED) => "a block that this run did not write yet".to_owned(),
             Some(last) => {
                 let written = Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) };
-                self.copy(written.sequence).map_or_else(|| describe(written), describe_copy)
+                self.copy(written.sequence).map_or_else(|| describe_stamp(written), describe_copy)
             }
             None => format!("at most sequence {} of writer {}", self.issued, self.writer),
         };
@@ -195,9 +194,12 @@ impl Ledger {
             Verdict::NeverWritten => "zeros: the write was lost".to_owned(),
             Verdict::Copy(copied) => format!("block {} of {}", copied.at, describe_copy(copied.number)),
             Verdict::Ours(stamp) if stamp.run < self.run && stamp.writer > 0 => {
-                format!("{} of an earlier run: a write was lost, unless that run still writes here", describe(stamp))
+                format!(
+                    "{} of an earlier run: a write was lost, unless that run still writes here",
+                    describe_stamp(stamp)
+                )
             }
-            Verdict::Ours(stamp) => describe(stamp),
+            Verdict::Ours(stamp) => describe_stamp(stamp),
         };
         Wrong { at, expected, found, of_later_run }
     }
@@ -206,6 +208,36 @@ impl Ledger {
 /// How a sequence number is stored in an entry.
 fn entry(sequence: u64) -> u32 {
     (sequence as u32).clamp(UNTOUCHED + 1, UNKNOWN - 1)
+}
+
+/// What a correct block contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All zeros: it was not written yet.
+    NeverWritten,
+    Ours(Stamp),
+    /// Data of a copy, which records neither offset nor writer.
+    Copy(Copied),
+}
+
+/// A block that cannot be what was written there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} at byte {at}: expected {expected}, found {found}", if *of_later_run { "another run writes here" } else { "wrong data" })]
+pub struct Wrong {
+    /// Offset of the pattern block in its unit, bytes.
+    pub at: u64,
+    pub expected: String,
+    pub found: String,
+    /// It was written by a run that began after this one: the unit is not at fault.
+    pub of_later_run: bool,
+}
+
+pub(super) fn describe_stamp(stamp: Stamp) -> String {
+    format!("run {:#x}, writer {}, sequence {}", stamp.run, stamp.writer, stamp.sequence)
+}
+
+pub(super) fn describe_copy(number: u32) -> String {
+    format!("copy {number}, which many places hold")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use iotax_proto::{Instant, Transmit, Violation};
 
-use super::facts::Facts;
+use super::config::Facts;
 use crate::{access::Access, failure::Failure};
 
 /// A worker's own path to its unit: one connection, or none. `I` is the initiator, of one protocol or of any.

@@ -5,13 +5,11 @@
 //! equal. An open loop determines its own instants, whatever the target does: an I/O that cannot be submitted yet waits
 //! in a backlog, and an I/O that finds the backlog full is dropped and counted.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use iotax_proto::Instant;
 
-use super::schedule::Schedule;
-use crate::failure::Failure;
-use crate::seeded::SeededRng;
+use crate::{failure::Failure, seeded::SeededRng};
 
 /// More than any machine can submit; a higher rate is a typing error.
 const RATE_MAX_IOPS: f64 = 1e8;
@@ -223,6 +221,30 @@ impl Open {
             }
         }
         Ok(())
+    }
+}
+
+/// When a run warms up, measures and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    pub warmup_start: Instant,
+    pub start: Instant,
+    pub end: Instant,
+    pub sample: Duration,
+    /// I/Os of the window are also counted in intervals of this length.
+    pub count: Option<Duration>,
+}
+
+impl Schedule {
+    pub fn new(at: Instant, warmup: Duration, runtime: Duration, sample: Duration) -> Self {
+        let start = at + warmup;
+        Self {
+            warmup_start: at,
+            start,
+            end: start + runtime,
+            sample: sample.max(Duration::from_millis(1)),
+            count: None,
+        }
     }
 }
 

@@ -5,11 +5,9 @@ use iotax_proto::Instant;
 use super::{
     gaps::{GapTimer, Gaps},
     histogram::{Histogram, Sparse},
-    mix::Direction,
     oltp::OltpCounts,
-    pacing::Arrived,
-    schedule::Schedule,
-    stream::StreamConfig,
+    pacing::{Arrived, Schedule},
+    stream::{Direction, StreamConfig},
     verify::Tally,
 };
 

@@ -7,13 +7,10 @@ use iotax_proto::{Geometry, Instant, Io, IoError, Payload, Tag};
 use super::{
     addresses::{Addresses, Zone},
     config::RunConfig,
-    ledger::Ledger,
-    mix::{Direction, Mix},
-    pacing::{Arrived, Pacer, Share},
+    ledger::{Ledger, Wrong},
+    pacing::{Arrived, Pacer, Schedule, Share},
     recorder::{Completion, Recorder},
-    schedule::Schedule,
-    stream::StreamConfig,
-    verdict::Wrong,
+    stream::{Direction, Mix, StreamConfig},
     verify::{ReadCheck, Tally},
 };
 use crate::pattern::{BLOCK_BYTES, Pool};

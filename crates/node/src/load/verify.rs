@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    ledger::Ledger,
+    ledger::{Ledger, Verdict, Wrong, describe_copy, describe_stamp},
     signature,
-    verdict::{Verdict, Wrong, describe, describe_copy},
 };
 use crate::pattern::{BLOCK_BYTES, Copied, HEADER_BYTES, Header, Pool};
 
@@ -188,7 +187,7 @@ fn elsewhere(header: Header) -> Option<Body> {
 #[cold]
 fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
     let found = match Header::parse(head) {
-        Some(header) => format!("the block of byte {} ({})", header.offset, describe(header.stamp)),
+        Some(header) => format!("the block of byte {} ({})", header.offset, describe_stamp(header.stamp)),
         None => format!("{} (no pattern of ours)", hex(&head[..16])),
     };
     Wrong { at, expected: format!("a pattern block of byte {at}, or zeros"), found, of_later_run: false }
@@ -198,7 +197,7 @@ fn wrong_header(head: &[u8; HEADER_BYTES], at: u64) -> Wrong {
 fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> Wrong {
     let (who, right) = match body {
         Body::Zeros => ("zeros, as the block's header".to_owned(), [0; BLOCK_BYTES - HEADER_BYTES]),
-        Body::Of(header) => (format!("the body of {}", describe(header.stamp)), pool.body(header.body)),
+        Body::Of(header) => (format!("the body of {}", describe_stamp(header.stamp)), pool.body(header.body)),
         Body::Copy(copied, body) => (format!("the body of {}", describe_copy(copied.number)), pool.body(body)),
     };
     let right = &right[begin..begin + found.len()];

@@ -6,15 +6,13 @@ use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, 
 
 use super::{
     fan::Fan,
-    fill::FillTask,
+    ledger::Wrong,
     link::Link,
     oltp::{Fault, OltpTask},
+    passes::{self, FillTask, ReadBackTask, ScanTask},
     queue::QueuePlace,
-    read_back::{self, ReadBackTask},
     recorder::Recorder,
     run::RunTask,
-    scan::ScanTask,
-    verdict::Wrong,
 };
 use crate::{access::Access, protocols::AnyInitiator};
 
@@ -412,10 +410,10 @@ impl Events<'_> {
             },
             Some(Task::ReadBack(task)) => match task.complete(tag, result) {
                 Ok(()) => {}
-                Err(read_back::Fault::Failed(error, at)) => {
+                Err(passes::Fault::Failed(error, at)) => {
                     _ = state.trouble.get_or_insert(Trouble::Io(error, Some(at)));
                 }
-                Err(read_back::Fault::Wrong(wrong)) => _ = state.trouble.get_or_insert(Trouble::Wrong(wrong)),
+                Err(passes::Fault::Wrong(wrong)) => _ = state.trouble.get_or_insert(Trouble::Wrong(wrong)),
             },
             Some(Task::Scan(task)) => match result {
                 Ok(()) => task.complete(tag),

@@ -4,7 +4,6 @@ use std::fmt;
 
 use iotax_proto::{Initiator, Instant, Target, nvme::auth::Worked};
 
-use super::Describe;
 use crate::{
     access::Access,
     failure::Failure,
@@ -120,4 +119,37 @@ pub trait Definition {
 
     /// Creates a decoder that describes the PDUs of such connections.
     fn describe(digests: super::Digests) -> Box<dyn Describe>;
+}
+
+/// Digests that a connection negotiated, which its PDUs do not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    pub header: bool,
+    pub data: bool,
+}
+
+/// Describes one PDU after the other; it remembers earlier ones.
+pub trait Describe {
+    /// The following bytes belong to another direction or connection.
+    fn begin_stream(&mut self) {}
+    /// The length of the PDU at the front of `bytes` and its description, or the reason why there is none.
+    fn describe(&mut self, bytes: &[u8]) -> Result<(usize, String), String>;
+}
+
+pub(super) fn cut_off(bytes: &[u8]) -> String {
+    format!("{} bytes of a PDU that is cut off", bytes.len())
+}
+
+/// The value of the only key that the query may have.
+pub(super) fn number<T: std::str::FromStr>(query: Option<&str>, key: &str) -> Result<Option<T>, String> {
+    let Some(query) = query else { return Ok(None) };
+    let value = query
+        .strip_prefix(key)
+        .and_then(|rest| rest.strip_prefix('='))
+        .ok_or_else(|| format!("'?{query}' is not understood: only ?{key}=N"))?;
+    value.parse().map(Some).map_err(|_| format!("'{value}' is not a number for {key}"))
+}
+
+pub(super) fn no_query(query: Option<&str>) -> Result<(), String> {
+    query.map_or(Ok(()), |query| Err(format!("'?{query}' is not understood here")))
 }

@@ -6,7 +6,7 @@ use iotax_proto::{
     fc::{Port, PortName},
 };
 
-use super::{Describe, describe::cut_off};
+use super::{Describe, definition::cut_off};
 
 /// The port of FCIP.
 pub(super) const PORT: u16 = 3225;

@@ -3,7 +3,6 @@
 
 mod any_control;
 mod definition;
-mod describe;
 pub mod fc_nvme;
 pub mod fcp;
 mod fibre_channel;
@@ -14,8 +13,8 @@ pub mod nfs3;
 pub mod nfs41;
 mod nvm_subsystem;
 pub mod nvme_tcp;
-mod query;
 mod table;
+
 #[cfg(test)]
 mod toy;
 
@@ -41,7 +40,7 @@ use crate::{
 };
 use any_control::any_control;
 pub use definition::{About, Definition, ExportedUnit, Given};
-pub use describe::{Describe, Digests};
+pub use definition::{Describe, Digests};
 
 table::protocols! {
     Nfs3 in nfs3,

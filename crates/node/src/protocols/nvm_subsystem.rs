@@ -2,7 +2,7 @@
 
 use iotax_proto::nvme::{AnaState, Namespace, Subsystem, SubsystemConfig, fabrics::host::ControllerInfo};
 
-use super::{Exported as Any, ExportedUnit, query::number};
+use super::{Exported as Any, ExportedUnit, definition::number};
 use crate::{
     access::Access,
     load::settings::Settings,

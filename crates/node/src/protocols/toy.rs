@@ -11,7 +11,10 @@ use iotax_proto::{
     Target, Transmit, UnitError, UnitId, UnitOp, Violation,
 };
 
-use super::{About, Definition, Describe, Digests, Exported as Any, ExportedUnit, describe::cut_off, query::no_query};
+use super::{
+    About, Definition, Describe, Digests, Exported as Any, ExportedUnit,
+    definition::{cut_off, no_query},
+};
 use crate::{
     failure::Failure,
     load::{

@@ -16,8 +16,7 @@ use rustix::fs::{FlockOperation, SeekFrom, flock, seek};
 
 use super::{
     DiskError, DiskKind, device_geometry,
-    identity::{Identity, identity_of},
-    in_use,
+    in_use::{self, Identity, identity_of},
 };
 
 /// How long to wait for a lock: udev inspects a device that was just closed, under a shared lock.

@@ -2,16 +2,17 @@
 //! another device, or locked by the program that uses it.
 
 use std::{
-    fmt, fs,
-    fs::File,
+    fmt,
+    fs::{self, File},
     io,
-    os::{fd::AsRawFd, unix::fs::FileTypeExt},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::FileTypeExt,
+    },
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{major, minor};
-
-use super::identity::{Identity, identity_of};
 
 /// The user of a file or block device, or of a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,6 +214,33 @@ fn unescape(field: &str) -> String {
         text = text.replace(escape, plain);
     }
     text
+}
+
+/// Identifies a file or a block device for as long as it is held open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// For a file, the device number of its file system; for a block device, its own.
+    pub device: u64,
+    /// 0 for a block device.
+    pub inode: u64,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = (major(self.device), minor(self.device));
+        match self.inode {
+            0 => write!(f, "device {major}:{minor}"),
+            inode => write!(f, "inode {inode} on {major}:{minor}"),
+        }
+    }
+}
+
+pub(super) fn identity_of(file: impl AsFd) -> io::Result<Identity> {
+    let status = rustix::fs::fstat(file)?;
+    Ok(match rustix::fs::FileType::from_raw_mode(status.st_mode) {
+        rustix::fs::FileType::BlockDevice => Identity { device: status.st_rdev, inode: 0 },
+        _ => Identity { device: status.st_dev, inode: status.st_ino },
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Files and block devices that hold a volume.
 
 mod candidate;
-mod identity;
 mod in_use;
 mod room;
 mod transfer;
@@ -20,7 +19,7 @@ use std::{
 use rustix::fs::FsWord;
 
 pub use candidate::{Candidate, Lock};
-pub use identity::Identity;
+pub use in_use::Identity;
 pub use room::{Growth, check_larger, check_new};
 pub(crate) use transfer::{DriversDisk, SystemOp, Transfer};
 

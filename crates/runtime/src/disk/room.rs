@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, StatVfs, fallocate, fstatvfs, statvfs};
 
 use super::{
     DiskError,
-    identity::{Identity, identity_of},
+    in_use::{Identity, identity_of},
 };
 
 /// Space left for others: a twentieth of the file system, at most this.

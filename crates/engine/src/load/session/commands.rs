@@ -9,10 +9,9 @@ use iotax_runtime::{Clock, clock::WallClock};
 
 use super::BEGIN_AFTER;
 use crate::{
+    caller::{self, Lease},
     document::{ClockEvent, Event, SessionCommand, StartedEvent},
-    failure, input,
-    lease::{self, Lease},
-    output,
+    failure,
 };
 
 pub(crate) struct Commands {
@@ -28,21 +27,21 @@ impl Commands {
         let (left, gone) = mpsc::channel();
         let lease = Lease::start(lease_ns);
         let renewed = lease.clone();
-        input::follow(move |line| {
+        caller::follow(move |line| {
             renewed.renew();
             match line.map(serde_json::from_str) {
                 None if renewed.is_held() => _ = left.send(()),
-                None => lease::input_ended(),
+                None => caller::input_ended(),
                 // A session that has ended receives nothing more.
                 Some(Ok(SessionCommand::Start { at_unix_ns })) => _ = sender.send(at_unix_ns),
                 Some(Ok(SessionCommand::Clock)) => {
                     let WallClock { unix_ns, error_ns } = WallClock::read();
-                    output::emit(&Event::Clock(ClockEvent { unix_ns, error_ns }));
+                    caller::emit(&Event::Clock(ClockEvent { unix_ns, error_ns }));
                 }
                 Some(Ok(SessionCommand::Renew)) => {}
                 Some(Err(error)) => {
                     let failure = Failure::usage(error.to_string(), "standard input");
-                    output::emit(&Event::Error(failure::event(&failure)));
+                    caller::emit(&Event::Error(failure::event(&failure)));
                 }
             }
         });
@@ -70,7 +69,7 @@ impl Commands {
             Failure::new(FailureKind::Late, format!("the start command came {late_ns} ns too late"), "start")
         })?;
         let left_ns = u64::try_from(at.since(now).as_nanos()).unwrap_or(u64::MAX);
-        output::emit(&Event::Started(StartedEvent { at_unix_ns, left_ns }));
+        caller::emit(&Event::Started(StartedEvent { at_unix_ns, left_ns }));
         Ok((clock, Some(at)))
     }
 }

@@ -20,8 +20,7 @@ use super::{
     super::{
         begin,
         coordinator::writes,
-        report,
-        samples::{self, Samples},
+        report::{self, Samples},
         slice::Slice,
         threads::{self, Plan, Threads, Unit},
         window::{Meters, Usage},
@@ -29,8 +28,9 @@ use super::{
     LOADS_MAX,
 };
 use crate::{
+    caller,
     document::{ConnectedEvent, Event, LoadDocument, SampleEvent},
-    failure, output,
+    failure,
 };
 
 /// How often threads are checked for open connections, and for the replies to their last I/Os.
@@ -142,11 +142,11 @@ impl Member {
         let tells = tells_intervals(&self.document);
         loop {
             let left = end.since(self.plan.clock.now());
-            if !tells || left <= samples::PERIOD || self.threads.any_finished() {
+            if !tells || left <= report::SAMPLES_PERIOD || self.threads.any_finished() {
                 std::thread::sleep(left);
                 return;
             }
-            std::thread::sleep(left.saturating_sub(samples::PERIOD).min(samples::PERIOD));
+            std::thread::sleep(left.saturating_sub(report::SAMPLES_PERIOD).min(report::SAMPLES_PERIOD));
             self.threads.wake();
             for news in self.news.try_iter() {
                 if let News::Sampled { thread, samples: more } = news {
@@ -155,7 +155,7 @@ impl Member {
             }
             while let Some(sample) = samples.next() {
                 let (id, round) = (Some(self.id.clone()), Some(round));
-                output::emit(&Event::Sample(SampleEvent { id, round, ..report::sample(&sample) }));
+                caller::emit(&Event::Sample(SampleEvent { id, round, ..report::sample(&sample) }));
             }
         }
     }

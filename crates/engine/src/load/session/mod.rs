@@ -7,6 +7,8 @@ mod commands;
 mod member;
 mod record;
 
+pub(crate) use self::commands::Commands;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant as WallInstant},
@@ -16,7 +18,6 @@ use iotax_node::failure::{Failure, FailureKind};
 use iotax_proto::Instant;
 use iotax_runtime::{Clock, disk::Candidate};
 
-pub(crate) use self::commands::Commands;
 use self::{member::Member, record::Record};
 use super::{
     begin,
@@ -28,11 +29,12 @@ use super::{
     window::{Meters, Usage},
 };
 use crate::{
+    caller,
     document::{
         ArmedEvent, Event, KeptEvent, LoadDocument, ObserveSpec, ObservedEvent, ObservedSlice, SampleEvent,
         SessionDocument, StartSpec, Task,
     },
-    failure, input, output,
+    failure,
     version::VERSION,
 };
 
@@ -46,14 +48,14 @@ const LOADS_MAX: usize = 1024;
 const SLICES_MAX: usize = 1 << 20;
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let document: SessionDocument = input::read_document()?;
+    let document: SessionDocument = caller::read_document()?;
     check(&document)?;
     begin::require_fine_clock(Clock::step())?;
     let commands = Commands::follow(document.lease_ns);
     let start = document.start;
     let mut session = Session::prepare(document, Clock::start())?;
     if start == StartSpec::Told {
-        output::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
+        caller::emit(&Event::Armed(ArmedEvent { engine_version: VERSION, pid: std::process::id() }));
         (session.clock, session.begin_at) = commands.start(session.clock)?;
     }
     if let Err(failure) = session.measure() {
@@ -137,7 +139,7 @@ impl Session {
             members.push(Member::start(index, each.id, each.load, clock)?);
         }
         for member in &mut members {
-            output::emit(&Event::Connected(member.wait_until_ready()?));
+            caller::emit(&Event::Connected(member.wait_until_ready()?));
         }
         let observe = document.observe;
         let watched = members.iter().map(|member| &member.document.watch_pids);
@@ -208,7 +210,7 @@ impl Session {
             }
         }
         if let Some(observer) = observer {
-            output::emit(&Event::Observed(Box::new(ObservedEvent { slices: seen, ..observer.result()? })));
+            caller::emit(&Event::Observed(Box::new(ObservedEvent { slices: seen, ..observer.result()? })));
         }
         Ok(())
     }
@@ -218,7 +220,7 @@ impl Session {
         if let Some(last) = measured.series.last().filter(|_| told_at.elapsed() >= TELL_PERIOD) {
             let id = Some(self.members[index].id.clone());
             let sample = SampleEvent { id, round: Some(slice.round), at_ns: slice.end().0, ..report::sample(last) };
-            output::emit(&Event::Sample(sample));
+            caller::emit(&Event::Sample(sample));
         }
         if self.gap.is_none() || slice.is_whole(usage.duration_ns) {
             self.records[index].add(slice, measured, usage.clone());
@@ -231,7 +233,7 @@ impl Session {
         for (member, record) in self.members.iter().zip(&mut self.records) {
             let slices = record.untold().to_vec();
             if !slices.is_empty() {
-                output::emit(&Event::Kept(KeptEvent { id: member.id.clone(), slices }));
+                caller::emit(&Event::Kept(KeptEvent { id: member.id.clone(), slices }));
             }
         }
     }
@@ -300,7 +302,7 @@ impl Session {
             match member.release() {
                 Ok(()) => {
                     if let Some(result) = result {
-                        output::emit(&Event::Result(Box::new(result)));
+                        caller::emit(&Event::Result(Box::new(result)));
                     }
                 }
                 Err(failure) => _ = failed.get_or_insert(failure),

@@ -4,36 +4,34 @@ mod connections;
 mod paths;
 mod tasks;
 
+pub use paths::PathReport;
+
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
+use connections::{Connections, ControlLink};
 use iotax_proto::{Geometry, Instant, Payload, Transmit};
+use paths::Paths;
 
 use super::{
-    config::{Allocate, LoadConfig, LocalUnit, TaskConfig},
+    config::{Allocate, Facts, LoadConfig, LocalUnit, TaskConfig},
     connector::{self, ConnectionConfig},
     endpoint::Endpoint,
-    facts::Facts,
     link::{ControlStep, Link},
     local::{DiskInitiator, MemoryInitiator},
     oltp::Database,
-    pacing::Pacing,
+    pacing::{Pacing, Schedule},
     queue::QueuePlace,
     recorder::{Measured, Recorder, Sample},
     run::buffers_of,
-    schedule::Schedule,
     stream::{self, StreamConfig},
     trouble,
     verify::Content,
     worker::{Task, Worker},
 };
-use connections::{Connections, ControlLink};
-pub use paths::PathReport;
-use paths::Paths;
-
-use crate::pattern::{COPIES, Pool};
 use crate::{
     failure::{Failure, FailureKind},
     node::{CloseReason, ConnId, DiskToken, Input, Node, Output},
+    pattern::{COPIES, Pool},
     protocols::AnyInitiator,
 };
 

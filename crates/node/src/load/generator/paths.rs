@@ -6,10 +6,9 @@ use iotax_proto::{Geometry, InitiatorEvents, Instant, IoError, Tag, Transmit, Vi
 
 use super::{
     super::{
-        config::LoadConfig,
+        config::{Facts, LoadConfig},
         connector::{self, ConnectionConfig},
         endpoint::Endpoint,
-        facts::Facts,
         fan::{AfterLoss, Fan, Lateness, PathCounts},
         link::{Control, ControlStep, Link},
         trouble,

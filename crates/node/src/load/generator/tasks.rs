@@ -8,20 +8,21 @@ use super::{
     super::{
         addresses::Zone,
         config::{RunConfig, TRANSFER_BYTES, TRANSFERS, TaskConfig},
-        fill::FillTask,
         oltp::{self, Database, OltpTask},
         pacing::{Arrived, Pacer, Share},
+        passes::{FillTask, ScanTask},
         recorder::Measured,
         run::{self, Part, RunTask},
-        scan::ScanTask,
         stream::StreamConfig,
         verify::{Content, Tally},
         worker::Task,
     },
     LoadNode, TaskOutcome,
 };
-use crate::failure::{Failure, FailureKind};
-use crate::pattern::BLOCK_BYTES;
+use crate::{
+    failure::{Failure, FailureKind},
+    pattern::BLOCK_BYTES,
+};
 
 impl LoadNode {
     pub(super) fn task(&mut self, index: usize) -> Result<Task, Failure> {

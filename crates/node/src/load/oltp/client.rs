@@ -4,11 +4,10 @@ use iotax_proto::{Instant, Io, IoError, Payload};
 
 use super::{
     super::{
-        mix::Direction,
-        pacing::{Arrived, Pacer},
+        ledger::Wrong,
+        pacing::{Arrived, Pacer, Schedule},
         recorder::{Completion, Recorder},
-        schedule::Schedule,
-        verdict::Wrong,
+        stream::Direction,
         verify::ReadCheck,
     },
     Database, Fault,

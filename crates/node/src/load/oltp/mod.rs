@@ -23,16 +23,12 @@ use self::{
 };
 use super::{
     addresses::Zone,
-    ledger::Ledger,
-    pacing::{Arrived, Pacer, Share},
+    ledger::{Ledger, Wrong},
+    pacing::{Arrived, Pacer, Schedule, Share},
     recorder::Recorder,
-    schedule::Schedule,
-    verdict::Wrong,
     verify::Tally,
 };
-use crate::failure::Failure;
-use crate::pattern::Pool;
-use crate::seeded::SeededRng;
+use crate::{failure::Failure, pattern::Pool, seeded::SeededRng};
 
 /// Maximum number of page writes that the writer has under way.
 pub(super) const WRITER_DEPTH: u32 = 8;

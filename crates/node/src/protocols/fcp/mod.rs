@@ -14,12 +14,13 @@ use iotax_proto::{
         target_side::{Config, Connection},
     },
 };
+use service::Exported;
 
 use super::{
     About, Definition, Describe, Digests,
+    definition::no_query,
     fibre_channel::{Frames, PORT, initiator_port, negotiated, wwpn},
     logical_unit::{identity_facts, parse_lun},
-    query::no_query,
 };
 use crate::{
     failure::Failure,
@@ -30,7 +31,6 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
-use service::Exported;
 
 #[derive(Debug)]
 pub struct Fcp;

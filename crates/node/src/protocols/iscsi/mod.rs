@@ -4,6 +4,8 @@ mod connector;
 mod options;
 mod service;
 
+pub use options::Options;
+
 use std::net::SocketAddr;
 
 use iotax_proto::{
@@ -14,8 +16,13 @@ use iotax_proto::{
         target_side::{Config, Connection},
     },
 };
+use service::Exported;
 
-use super::{About, Definition, Describe, Digests, describe::cut_off, logical_unit::parse_lun, query::no_query};
+use super::{
+    About, Definition, Describe, Digests,
+    definition::{cut_off, no_query},
+    logical_unit::parse_lun,
+};
 use crate::{
     failure::Failure,
     load::{
@@ -25,8 +32,6 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
-pub use options::Options;
-use service::Exported;
 
 const PORT: u16 = 3260;
 

@@ -11,7 +11,7 @@ use iotax_proto::{
     wire::{Reader, Short},
 };
 
-use crate::protocols::{Describe, describe::cut_off};
+use crate::protocols::{Describe, definition::cut_off};
 
 /// Procedures of calls by transaction, because a reply does not name its procedure.
 #[derive(Debug, Default)]

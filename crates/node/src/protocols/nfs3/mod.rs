@@ -19,8 +19,8 @@ use iotax_proto::{
 
 use super::{
     About, Definition, Describe, Digests,
+    definition::number,
     file_export::{FileCommon, FileExport},
-    query::number,
 };
 use crate::{
     failure::Failure,

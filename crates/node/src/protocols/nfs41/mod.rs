@@ -15,8 +15,8 @@ use iotax_proto::{
 
 use super::{
     About, Definition, Describe, Digests,
+    definition::no_query,
     file_export::{FileCommon, FileExport, identity},
-    query::no_query,
 };
 use crate::{
     failure::Failure,

@@ -4,15 +4,18 @@ mod connector;
 mod options;
 mod service;
 
+pub use options::Options;
+
 use iotax_proto::{
     Instant,
     nvme::{QueueId, auth::Worked},
     nvme_tcp::{IoQueue, TargetConfig, TargetQueue, decode::Stream},
 };
+use service::Common;
 
 use super::{
     About, Definition, Describe, Digests,
-    describe::cut_off,
+    definition::cut_off,
     nvm_subsystem::{NvmSubsystem, namespace},
 };
 use crate::{
@@ -24,8 +27,6 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
-pub use options::Options;
-use service::Common;
 
 const PORT: u16 = 4420;
 
