@@ -21,6 +21,7 @@ mod random;
 pub mod secrets;
 pub mod seeded;
 pub mod server;
+mod sync;
 pub mod volume;
 
 pub use access::Access;

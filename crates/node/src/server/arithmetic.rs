@@ -3,17 +3,17 @@
 //!
 //! The queue takes origins in turn, so that an origin with many requests delays only itself.
 
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::PoisonError};
 
 use iotax_proto::{
     Origin,
     nvme::auth::{Work, Worked},
 };
 
-use crate::node::ConnId;
+use crate::{
+    node::ConnId,
+    sync::{Condvar, Mutex, MutexGuard},
+};
 
 /// Maximum number of waiting requests of one origin. A further request fails, and so does its authentication.
 const OF_ORIGIN_MAX: usize = 8;
@@ -76,9 +76,10 @@ impl Arithmetic {
     }
 
     fn next(&self) -> (Requester, Work) {
-        let state = self.lock();
-        let waited = self.there_is_work.wait_while(state, |state| state.waiting.is_empty());
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        while state.waiting.is_empty() {
+            state = self.there_is_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
         // The first request of an origin other than the last one's; otherwise the first.
         let other = state.waiting.iter().position(|(_, origin, _)| state.last.as_ref() != Some(origin));
         let (requester, origin, work) = state.waiting.remove(other.unwrap_or(0)).expect("some work waits");
@@ -96,7 +97,7 @@ impl Arithmetic {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::{Arc, mpsc};
 
@@ -151,5 +152,36 @@ mod tests {
         assert_eq!(arithmetic.take_done(1), [(requester(3), work().run())]);
         assert_eq!(arithmetic.take_done(0), [(requester(2), work().run())]);
         assert!(arithmetic.take_done(0).is_empty());
+    }
+}
+
+/// scripts/loom runs this: every order in which the threads can use the queue.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::Arc;
+
+    use iotax_proto::nvme::auth::DhGroup;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_sleeping_worker_hears_of_each_request() {
+        loom::model(|| {
+            let arithmetic = Arc::new(Arithmetic::default());
+            arithmetic.lock().has_worker = true;
+            let asking: Vec<_> = (0..2)
+                .map(|serial| {
+                    let arithmetic = Arc::clone(&arithmetic);
+                    let requester = Requester { thread: 0, conn: ConnId(0), serial };
+                    let work = Work::public(DhGroup::Ffdhe2048, [7; 64]);
+                    thread::spawn(move || assert!(arithmetic.ask(requester, Origin::Address(1), work).is_none()))
+                })
+                .collect();
+            let mut served = [arithmetic.next().0.serial, arithmetic.next().0.serial];
+            served.sort_unstable();
+            assert_eq!(served, [0, 1]);
+            asking.into_iter().for_each(|each| each.join().unwrap());
+        });
     }
 }

@@ -7,21 +7,21 @@
 //! that another thread writes. Claims that must wait are served in order of arrival.
 
 use std::{
+    array,
     rc::Rc,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, OnceLock, PoisonError, atomic::Ordering::SeqCst},
 };
 
 use iotax_proto::UnitError;
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard};
 
 /// Bytes that one counter of whole-block writes covers. Small, because a claim also waits for other writes under the
 /// same counter.
 const STRIPE_BYTES: u64 = 16 << 10;
 /// Counters per volume and thread; stripes beyond them use the same counters again.
-const STRIPES: usize = 1024;
-const COUNTERS_A_LINE: usize = 16;
+const STRIPES: usize = if cfg!(loom) { 4 } else { 1024 };
+const COUNTERS_A_LINE: usize = if cfg!(loom) { 4 } else { 16 };
 /// Maximum number of claims of a volume that are exclusive or waiting: each release searches all of them.
 const ENTRIES_MAX: usize = 1024;
 
@@ -111,12 +111,12 @@ impl Claims {
     }
 
     /// Number of claims that are exclusive or waiting.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     fn entries(&self) -> usize {
         self.lock().list.len()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     fn has_writes(&self) -> bool {
         self.lock().has_writes(&Part::new(0, STRIPE_BYTES * STRIPES as u64))
     }
@@ -132,15 +132,10 @@ impl Claims {
     }
 }
 
-impl CacheLine {
-    const fn new() -> Self {
-        Self([const { AtomicU32::new(0) }; COUNTERS_A_LINE])
-    }
-}
-
 impl Writes {
     fn new() -> Arc<Self> {
-        Arc::new(Self(Box::new([const { CacheLine::new() }; STRIPES / COUNTERS_A_LINE])))
+        let line = |_| CacheLine(array::from_fn(|_| AtomicU32::new(0)));
+        Arc::new(Self(Box::new(array::from_fn(line))))
     }
 
     #[inline]
@@ -416,7 +411,7 @@ impl std::fmt::Debug for Claims {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -550,5 +545,99 @@ mod tests {
         });
         assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
         assert!(!claims.has_writes());
+    }
+}
+
+/// scripts/loom runs these: every order in which the threads can use what they share, up to some number of preemptions.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{
+        model::Builder,
+        sync::{Notify, atomic::AtomicI64},
+        thread,
+    };
+
+    use super::*;
+
+    /// What one thread does: claims these bytes, and holds them for a moment.
+    #[derive(Clone, Copy)]
+    enum Does {
+        Share,
+        Exclude,
+        /// A write whose data are placed as they arrive.
+        Place,
+        /// A shared write that is aborted while the disk works on it.
+        Abandon,
+    }
+
+    /// `preemptions` bounds how often a thread loses its processor in one order. All threads are woken, as all drivers are.
+    fn every_order(preemptions: usize, all: &'static [Does]) {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let (claims, inside) = (Claims::new(), Arc::new(AtomicI64::new(0)));
+            let bells: Vec<_> = all.iter().map(|_| Arc::new(Notify::new())).collect();
+            let ringing = bells.clone();
+            claims.wake_with(move || ringing.iter().for_each(|bell| bell.notify()));
+            let work = |does: Does, bell: Arc<Notify>| {
+                let (claims, inside) = (Arc::clone(&claims), Arc::clone(&inside));
+                move || act(does, claims, &inside, &bell)
+            };
+            let (last, others) = bells.split_last().expect("a thread");
+            let threads: Vec<_> =
+                others.iter().zip(all).map(|(bell, does)| thread::spawn(work(*does, Arc::clone(bell)))).collect();
+            work(all[others.len()], Arc::clone(last))();
+            threads.into_iter().for_each(|each| each.join().unwrap());
+            assert_eq!((claims.lock().list.len(), claims.alone.load(SeqCst)), (0, 0));
+        });
+    }
+
+    fn act(does: Does, claims: Arc<Claims>, inside: &AtomicI64, bell: &Notify) {
+        let mailbox = Arc::new(AtomicBool::new(false));
+        let own = Claimant::new(claims, Arc::clone(&mailbox));
+        let hold = |alone: bool| {
+            // Each shared claim adds 1; an exclusive one subtracts 1000.
+            let change = if alone { -1000 } else { 1 };
+            let before = inside.fetch_add(change, SeqCst);
+            assert!(if alone { before == 0 } else { before >= 0 }, "{before}");
+            inside.fetch_sub(change, SeqCst);
+        };
+        if matches!(does, Does::Place) && own.write_begins(0, 512) {
+            hold(false);
+            return own.write_ends(0, 512);
+        }
+        let alone = matches!(does, Does::Exclude);
+        let claim = if alone { own.exclude(0, 512) } else { own.share(0, 512) }.expect("room");
+        while !claim.is_granted() {
+            while !mailbox.swap(false, SeqCst) {
+                bell.wait();
+            }
+        }
+        hold(alone);
+        let claim = if matches!(does, Does::Abandon) { claim.abandoned() } else { claim };
+        drop(claim);
+    }
+
+    #[test]
+    fn a_write_and_a_change_never_meet_and_who_waits_is_woken() {
+        every_order(4, &[Does::Share, Does::Exclude]);
+        every_order(4, &[Does::Place, Does::Exclude]);
+    }
+
+    #[test]
+    fn two_changes_never_meet_and_who_waits_is_woken() {
+        every_order(4, &[Does::Exclude, Does::Exclude]);
+    }
+
+    #[test]
+    fn an_aborted_write_is_waited_for() {
+        every_order(4, &[Does::Abandon, Does::Exclude]);
+        every_order(4, &[Does::Abandon, Does::Share]);
+    }
+
+    #[test]
+    fn three_threads_take_their_turns() {
+        every_order(2, &[Does::Share, Does::Exclude, Does::Exclude]);
+        every_order(2, &[Does::Share, Does::Place, Does::Exclude]);
     }
 }

@@ -3,16 +3,14 @@
 use std::{
     cell::Cell,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use iotax_proto::{Geometry, Instant, Region, UnitError, UnitId};
 
 use super::{BLOCK_SIZE, Burn, MAX_IO_BYTES, Media, RegionOf, VolumeSpec, claims::Claimant};
+use crate::sync::AtomicBool;
 
 /// A unit that may not be written, beside the writable unit of the same volume.
 const READ_ONLY: u64 = 1 << 32;

@@ -1,12 +1,16 @@
 //! How other threads reach a driver's thread: to wake it, stop it, or hand it a connection.
 
+#[cfg(all(loom, test))]
+use loom::sync::atomic::AtomicBool;
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::AtomicBool;
 use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -16,9 +20,28 @@ use rustix::event::{EventfdFlags, eventfd};
 /// A flag that wakes a sleeping driver: an eventfd, written only if no thread has notified the driver since it last
 /// checked.
 #[derive(Debug)]
-pub(crate) struct Notifier {
-    event: OwnedFd,
+pub(crate) struct Notifier<E = OwnedFd> {
+    event: E,
     pending: AtomicBool,
+}
+
+/// What a notifier needs of an eventfd whose writes a driver waits for, each one anew.
+pub(crate) trait Event {
+    fn write(&self);
+    fn clear(&self);
+}
+
+impl Event for OwnedFd {
+    fn write(&self) {
+        // It fails only if the counter is full, and then the driver is awake anyway.
+        let _ = rustix::io::write(self, &1_u64.to_ne_bytes());
+    }
+
+    fn clear(&self) {
+        // An empty counter (`EAGAIN`) means that the other thread has not written yet; the driver will then wake once
+        // more.
+        let _ = rustix::io::read(self, &mut [0; 8]);
+    }
 }
 
 impl Notifier {
@@ -27,10 +50,15 @@ impl Notifier {
         Ok(Self { event, pending: AtomicBool::new(false) })
     }
 
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+impl<E: Event> Notifier<E> {
     pub(crate) fn notify(&self) {
         if !self.pending.swap(true, Ordering::AcqRel) {
-            // It fails only if the counter is full, and then the driver is awake anyway.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.event.write();
         }
     }
 
@@ -44,15 +72,8 @@ impl Notifier {
         if !self.is_pending() {
             return false;
         }
-        let mut count = [0; 8];
-        // An empty counter (`EAGAIN`) means that the other thread has not written yet; the driver will then wake once
-        // more.
-        let _ = rustix::io::read(&self.event, &mut count);
+        self.event.clear();
         self.pending.swap(false, Ordering::AcqRel)
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
     }
 }
 
@@ -142,5 +163,52 @@ impl Waker {
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// scripts/loom runs this: every order in which the threads can use a notifier.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{
+        model::Builder,
+        sync::{Notify, atomic::AtomicU32},
+        thread,
+    };
+
+    use super::*;
+
+    /// As epoll reports an eventfd edge-triggered: whoever waits wakes once after writes, whether they were read or not.
+    impl Event for Notify {
+        fn write(&self) {
+            self.notify();
+        }
+
+        fn clear(&self) {}
+    }
+
+    #[test]
+    fn a_driver_that_sleeps_hears_of_everything_that_was_published() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let notifier = Arc::new(Notifier { event: Notify::new(), pending: AtomicBool::new(false) });
+            let published: Arc<[AtomicU32; 2]> = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let threads: Vec<_> = (0..2)
+                .map(|index| {
+                    let (notifier, published) = (Arc::clone(&notifier), Arc::clone(&published));
+                    thread::spawn(move || {
+                        published[index].store(1, Ordering::Relaxed);
+                        notifier.notify();
+                    })
+                })
+                .collect();
+            while published.iter().any(|each| each.load(Ordering::Relaxed) == 0) {
+                if !notifier.is_pending() {
+                    notifier.event.wait();
+                }
+                notifier.take();
+            }
+            threads.into_iter().for_each(|each| each.join().unwrap());
+        });
     }
 }

@@ -215,7 +215,7 @@ def _key(engine: Path, made_of: _Ingredients) -> str:
         digest.update(repr(asdict(part)).encode())
     for path, data in sorted(_guest_files()):
         digest.update(f"{path} {len(data)}\n".encode() + data)
-    for source in ("image", "cpio", "elf", "kernel", "libraries", "modules"):
+    for source in ("image", "elf", "kernel", "libraries", "modules"):
         digest.update(Path(__file__).with_name(f"{source}.py").read_bytes())
     digest.update(engine.read_bytes())
     for program in made_of.own_targets:
