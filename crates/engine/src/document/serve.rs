@@ -102,6 +102,17 @@ pub(crate) struct ExportSpec {
     /// User that NFS callers act as
     #[serde(default)]
     pub(crate) squash: SquashSpec,
+    /// Portal groups of an iSCSI target; one by default. Only with one for each portal do its portals report access states
+    pub(crate) portal_groups: Option<PortalGroupsSpec>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PortalGroupsSpec {
+    /// All portals of a volume, so a lost session can be ended through another portal
+    One,
+    /// A group for each portal, all with `each`: a target port of its own (ALUA)
+    Each,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -152,7 +152,7 @@ fn set_access(server: &Server, portal: SocketAddr, state: AccessSpec) -> Result<
     match server.set_access(portal, state.into()) {
         Ok(()) => Ok(Event::Access(AccessEvent { portal, state })),
         Err(NoAccess::NoPortal) => Err(Failure::usage(format!("there is no portal {portal}"), "portal")),
-        Err(NoAccess::NotReported) => Err(Failure::usage("the portal's protocol reports no access states", "portal")),
+        Err(NoAccess::NotReported(why)) => Err(Failure::usage(why, "portal")),
     }
 }
 

@@ -17,6 +17,7 @@ use iotax_proto::{
 
 use super::{About, Definition, Describe, Digests, describe::cut_off, logical_unit::parse_lun, query::no_query};
 use crate::{
+    access::Access,
     failure::Failure,
     load::{
         AfterLoss, Direct, Facts,
@@ -25,7 +26,7 @@ use crate::{
     },
     server::{ServerBackend, ServerConfig},
 };
-pub use options::Options;
+pub use options::{ExportOptions, Options, PortalGroups};
 use service::Exported;
 
 const PORT: u16 = 3260;
@@ -83,12 +84,21 @@ impl Definition for Iscsi {
         Some(AfterLoss::Login { group: session.portal_group() })
     }
 
+    fn access(session: &Session) -> Option<Access> {
+        session.access().map(connector::access)
+    }
+
+    fn check_access(session: &mut Session, now: Instant) {
+        session.check_access(now);
+    }
+
     fn facts(session: &Session) -> Facts {
         connector::facts(session)
     }
 
     type Target = Connection;
     type Exported = Exported;
+    type ExportOptions = ExportOptions;
     type Common = ();
 
     fn common(_: &ServerConfig) {}
