@@ -259,7 +259,7 @@ class PathUse(Record):
     """I/Os that were outstanding on it then."""
     down_ns: int = 0
     refused: int = 0
-    """I/Os that the target refused on it by its ANA state, and that were sent again over another path."""
+    """I/Os that the target refused on it because of its access state, and that were sent again over another path."""
 
 
 class Paths(Record):

@@ -82,4 +82,8 @@ pub trait InitiatorEvents {
     fn complete(&mut self, now: Instant, tag: Tag, result: Result<(), IoError>);
     /// The orderly end is complete: nothing more will be sent.
     fn closed(&mut self, now: Instant);
+    /// How the unit can be accessed over the connection changed; its initiator says how, or that it is not ready.
+    fn access_known(&mut self, _now: Instant) {}
+    /// The target reported that the access to the unit changed, over this connection or another.
+    fn access_in_question(&mut self, _now: Instant) {}
 }

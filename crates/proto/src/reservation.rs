@@ -32,13 +32,17 @@ impl Kind {
     }
 }
 
-/// The commands that the reservations of others forbid to an initiator or host.
+/// The commands that an initiator or host may not send, because of the reservations of others or without access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Barred {
-    /// All commands except those that are always allowed. Only SCSI's RESERVE does this.
+    /// All commands except those that are always allowed. Among reservations, only SCSI's RESERVE does this.
     pub(crate) ready: bool,
     pub(crate) reads: bool,
     pub(crate) changes: bool,
+}
+
+impl Barred {
+    pub(crate) const ALL: Self = Self { ready: true, reads: true, changes: true };
 }
 
 /// Why a reservation command fails.

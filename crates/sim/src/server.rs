@@ -14,7 +14,7 @@ use std::{
 use iotax_node::{
     Access, DiskId, ListenerId, Server, ServerConfig, ServerNode,
     load::Endpoint,
-    server::{Export, Protocol, Squash, plan_portals},
+    server::{Export, ExportOptions, Protocol, Squash, plan_portals},
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{HeapRegion, Region};
@@ -53,7 +53,7 @@ pub struct Exporter {
     volumes: Vec<Volume>,
     /// Each portal, and the number of its volume.
     portals: Vec<(SocketAddr, usize)>,
-    protocol: Protocol,
+    export: (Protocol, ExportOptions),
     pub hosts: Vec<HostId>,
     nodes: Vec<Rc<RefCell<ServerNode>>>,
     server: Arc<Server>,
@@ -92,7 +92,8 @@ impl Exporter {
         let portals = volumes.iter().enumerate().map(|(index, (address, _))| (SocketAddr::new(*address, PORT), index));
         let portals = portals.collect();
         let volumes = volumes.iter().map(|(_, volume)| *volume).collect();
-        Self::start_with(world, volumes, portals, link, protocol, threads, started_unix_ns)
+        let export = (protocol, ExportOptions::default());
+        Self::start_with(world, volumes, portals, link, export, threads, started_unix_ns)
     }
 
     /// Starts a server of one volume with a portal at each of these addresses.
@@ -101,11 +102,11 @@ impl Exporter {
         volume: Volume,
         addresses: &[IpAddr],
         link: usize,
-        protocol: Protocol,
+        (protocol, options): (Protocol, ExportOptions),
         started_unix_ns: u64,
     ) -> Self {
         let portals = addresses.iter().map(|address| (SocketAddr::new(*address, PORT), 0)).collect();
-        Self::start_with(world, vec![volume], portals, link, protocol, 1, started_unix_ns)
+        Self::start_with(world, vec![volume], portals, link, (protocol, options), 1, started_unix_ns)
     }
 
     fn start_with(
@@ -113,16 +114,16 @@ impl Exporter {
         volumes: Vec<Volume>,
         portals: Vec<(SocketAddr, usize)>,
         link: usize,
-        protocol: Protocol,
+        export: (Protocol, ExportOptions),
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
         let wake_flag = Arc::new(AtomicBool::new(false));
-        let server = server(&volumes, &portals, protocol, started_unix_ns, &wake_flag);
+        let server = server(&volumes, &portals, &export, started_unix_ns, &wake_flag);
         let mut exporter = Self {
             volumes,
             portals,
-            protocol,
+            export,
             hosts: Vec::new(),
             nodes: Vec::new(),
             server,
@@ -162,7 +163,7 @@ impl Exporter {
 
     /// Restarts the server after its hosts crashed, with another time of its clock.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
-        self.server = server(&self.volumes, &self.portals, self.protocol, started_unix_ns, &self.wake_flag);
+        self.server = server(&self.volumes, &self.portals, &self.export, started_unix_ns, &self.wake_flag);
         self.nodes = self.make_nodes(self.hosts.len());
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
@@ -219,18 +220,19 @@ impl Exporter {
 fn server(
     volumes: &[Volume],
     portals: &[(SocketAddr, usize)],
-    protocol: Protocol,
+    (protocol, options): &(Protocol, ExportOptions),
     started_unix_ns: u64,
     wake_flag: &Arc<AtomicBool>,
 ) -> Arc<Server> {
     let export = |(listen, volume): &(SocketAddr, usize)| Export {
-        protocol,
+        protocol: *protocol,
         volume: *volume,
         read_only: false,
         listen: *listen,
         groups: None,
         portmap: None,
         squash: Squash::None,
+        options: options.clone(),
     };
     let exports: Vec<_> = portals.iter().map(export).collect();
     let portals = plan_portals(&exports).expect("exports at addresses of their own have a plan");
@@ -262,6 +264,6 @@ fn server(
 
 impl std::fmt::Debug for Exporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Exporter({:?}, {} threads)", self.protocol, self.hosts.len())
+        write!(f, "Exporter({:?}, {} threads)", self.export.0, self.hosts.len())
     }
 }

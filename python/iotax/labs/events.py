@@ -43,7 +43,7 @@ def freezes(happenings: Sequence[Happening], pid: int) -> dict[str, Act]:
 
 
 class OwnPath:
-    """A path of our own server that falls silent, or has another ANA state. A server whose lab is gone ends, so this
+    """A path of our own server that falls silent, or has another access state. A server whose lab is gone ends, so this
     needs no second process."""
 
     def __init__(self, disturb: Callable[[bool], None]) -> None:

@@ -320,8 +320,8 @@ class LoopbackLab(Lab):
         protocol = settings.endpoint.protocol
         paths: dict[str, Act] = {}
         for each in to_happen:
-            if each.do.ana is not None and each.do.path is not None:
-                paths[each.do.words] = OwnPath(partial(server.set_ana, protocol, each.do.path, each.do.ana))
+            if each.do.access is not None and each.do.path is not None:
+                paths[each.do.words] = OwnPath(partial(server.set_access, protocol, each.do.path, each.do.access))
             elif each.do.path is not None:
                 paths[each.do.words] = OwnPath(partial(server.silence, protocol, each.do.path))
         return {**freezes(to_happen, pid), **paths}

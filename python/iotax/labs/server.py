@@ -100,11 +100,11 @@ class Server:
         self._engine.send({"command": "silence", "portal": address, "silent": silent})
         self._engine.expect("silenced", time.monotonic() + _ANSWER_S)
 
-    def set_ana(self, protocol: str, path: int, state: str, begins: bool) -> None:
-        """Gives a path, from 1, this ANA state, or makes it optimized again. Raises EngineError."""
+    def set_access(self, protocol: str, path: int, state: str, begins: bool) -> None:
+        """Gives a path, from 1, this access state, or makes it optimized again. Raises EngineError."""
         address = self._portals(protocol)[path - 1].address
-        self._engine.send({"command": "ana", "portal": address, "state": state if begins else "optimized"})
-        self._engine.expect("ana", time.monotonic() + _ANSWER_S)
+        self._engine.send({"command": "access", "portal": address, "state": state if begins else "optimized"})
+        self._engine.expect("access", time.monotonic() + _ANSWER_S)
 
     def fill(self) -> None:
         """Puts the pattern back. Raises EngineError."""

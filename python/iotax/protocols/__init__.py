@@ -12,7 +12,7 @@ from iotax.protocols.table import (
     of_family,
     schemes,
     titles,
-    with_ana,
+    with_access,
     with_paths,
     without_transport,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "of_family",
     "schemes",
     "titles",
-    "with_ana",
+    "with_access",
     "with_paths",
     "without_transport",
 ]

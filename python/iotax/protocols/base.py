@@ -67,7 +67,7 @@ class Protocol:
     """Fields of a study's `connection` that only a host's kernel receives."""
     has_paths: bool = False
     """The engine's initiator reaches one unit through several portals."""
-    has_ana: bool = False
+    reports_access: bool = False
     """The engine's target reports for each portal how it reaches the volume, and the engine's initiator chooses paths
     by that."""
     kernel_module: str = ""

@@ -51,7 +51,7 @@ NVME_TCP = Protocol(
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "dhchap"}),
     has_paths=True,
-    has_ana=True,
+    reports_access=True,
     kernel_module="nvme_tcp",
     client=_client,
 )

@@ -52,9 +52,9 @@ def with_paths() -> tuple[str, ...]:
     return tuple(each.name for each in PROTOCOLS if each.has_paths)
 
 
-def with_ana() -> tuple[str, ...]:
+def with_access() -> tuple[str, ...]:
     """Protocols of which the engine's target reports for each portal how it reaches the volume."""
-    return tuple(each.name for each in PROTOCOLS if each.has_ana)
+    return tuple(each.name for each in PROTOCOLS if each.reports_access)
 
 
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:

@@ -35,12 +35,12 @@ class Action(Section):
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
 neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
-    ana: Literal["inaccessible", "non-optimized"] | None = None
-    """In the loopback lab, for NVMe/TCP: the target reports another ANA state over a path, as an array does when a \
-controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O works, but optimized \
-paths are preferred. Undone, the path is optimized again."""
+    access: Literal["inaccessible", "non-optimized"] | None = None
+    """In the loopback lab, for NVMe/TCP (ANA): the target reports another access state over a path, \
+as an array does when a controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O \
+works, but optimized paths are preferred. Undone, the path is optimized again."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
-    """Which path `fail` or `ana` affects, from 1."""
+    """Which path `fail` or `access` affects, from 1."""
     command: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """In the hosts lab: a command for the shell of a host, such as `sudo -n ip link set eth1 down`."""
     undo: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -50,13 +50,13 @@ paths are preferred. Undone, the path is optimized again."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Action:
-        if sum(each is not None for each in (self.freeze, self.fail, self.ana, self.command)) != 1:
+        if sum(each is not None for each in (self.freeze, self.fail, self.access, self.command)) != 1:
             raise ValueError(
-                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1} and "
+                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1} and "
                 "{command: …, undo: …, host: HOST}"
             )
-        if (self.fail is None and self.ana is None) != (self.path is None):
-            raise ValueError("`path: 1` says which path; it belongs to `fail: path` and to `ana:`")
+        if (self.fail is None and self.access is None) != (self.path is None):
+            raise ValueError("`path: 1` says which path; it belongs to `fail: path` and to `access:`")
         if any((self.command is None) != (each is None) for each in (self.undo, self.host)):
             raise ValueError("a command needs `undo:` and `host:`, and nothing else has them")
         return self
@@ -70,8 +70,8 @@ paths are preferred. Undone, the path is optimized again."""
         """ "freeze target", "fail path 2", "make path 1 inaccessible", "ip link set eth1 down on h1"."""
         if self.command is not None:
             return f"{self.command} on {self.host}"
-        if self.ana is not None:
-            return f"make path {self.path} {self.ana}"
+        if self.access is not None:
+            return f"make path {self.path} {self.access}"
         return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
 
 
@@ -84,7 +84,7 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1}, or on hosts {command: …, undo: …, \
+    """What: {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, \
 host: HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from iotax.protocols import with_ana, without_transport
+from iotax.protocols import with_access, without_transport
 from iotax.study.events import QUIET_NS, StudyEvent
 from iotax.study.model import Settings, Study
 from iotax.study.source import Place
@@ -40,7 +40,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
         else:
             yield from _of_targets(study)
             yield from _of_own_paths(study)
-            yield from _of_ana(study)
+            yield from _of_access(study)
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
     for index, event in enumerate(study.events):
@@ -88,18 +88,18 @@ def _of_own_paths(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("events", index, "do"), f"there is no path {event.do.path}: {named}"
 
 
-def _of_ana(study: Study) -> Iterator[tuple[Place, str]]:
+def _of_access(study: Study) -> Iterator[tuple[Place, str]]:
     """Only a target that reports the state of a path, to an initiator that has another, can change it."""
     treatments = combinations(study, ("protocol", "paths"))
     settings = [study.settings(each) for each in treatments]
     for index, event in enumerate(study.events):
-        if event.do.ana is None:
+        if event.do.access is None:
             continue
-        place: Place = ("events", index, "do", "ana")
+        place: Place = ("events", index, "do", "access")
         for protocol in dict.fromkeys(each.endpoint.protocol for each in settings):
-            if protocol not in with_ana():
-                instead = f"compare {', '.join(with_ana())} only, or say {{fail: path, path: {event.do.path}}}"
-                yield place, f"{protocol} has no ANA states: {instead}"
+            if protocol not in with_access():
+                instead = f"compare {', '.join(with_access())} only, or say {{fail: path, path: {event.do.path}}}"
+                yield place, f"{protocol} reports no access states: {instead}"
         if any(each.topology.paths == 1 for each in settings):
             yield (
                 place,
@@ -117,9 +117,9 @@ def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
     if max(each or 1 for each in values(study, "clients")) > 1:
         yield place_of(study, "clients"), "events are for one initiator guest; leave out `clients`"
     for index, event in enumerate(study.events):
-        if event.do.ana is not None:
-            reason = f"ANA states change in the loopback lab; here say {{fail: path, path: {event.do.path}}}"
-            yield ("events", index, "do", "ana"), reason
+        if event.do.access is not None:
+            reason = f"access states change in the loopback lab; here say {{fail: path, path: {event.do.path}}}"
+            yield ("events", index, "do", "access"), reason
     treatments = combinations(study, ("protocol", *Topology.model_fields))
     reasons = (reason for each in treatments for reason in _of_path(study, study.settings(each)))
     yield from ((("events",), reason) for reason in dict.fromkeys(reasons))

@@ -44,9 +44,9 @@ class Served:
         command = {"command": "silence", "portal": address, "silent": silent}
         assert self.command(command) == {"event": "silenced", "portal": address, "silent": silent}
 
-    def set_ana(self, address: str, state: str) -> None:
-        command = {"command": "ana", "portal": address, "state": state}
-        assert self.command(command) == {"event": "ana", "portal": address, "state": state}
+    def set_access(self, address: str, state: str) -> None:
+        command = {"command": "access", "portal": address, "state": state}
+        assert self.command(command) == {"event": "access", "portal": address, "state": state}
 
 
 @contextmanager
@@ -153,18 +153,18 @@ def test_portal_that_does_not_exist_cannot_be_silenced(real_engine: Path) -> Non
     assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
 
 
-def test_portal_without_ana_states_has_none_to_set(real_engine: Path) -> None:
+def test_portal_without_access_states_has_none_to_set(real_engine: Path) -> None:
     with served(real_engine) as server:
         for address, said in (
-            (server.addresses("iscsi")[0], "the portal's protocol has no ANA states"),
+            (server.addresses("iscsi")[0], "the portal's protocol reports no access states"),
             ("127.0.0.1:1", "there is no portal 127.0.0.1:1"),
         ):
-            answer = server.command({"command": "ana", "portal": address, "state": "inaccessible"})
+            answer = server.command({"command": "access", "portal": address, "state": "inaccessible"})
             assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
             assert answer["message"] == said
 
 
-def test_load_uses_the_paths_with_the_best_ana_state(real_engine: Path) -> None:
+def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path) -> None:
     with served(real_engine) as server:
         first, second = server.addresses("nvme-tcp")
         for states, carriers in (
@@ -173,7 +173,7 @@ def test_load_uses_the_paths_with_the_best_ana_state(real_engine: Path) -> None:
             (("non-optimized", "non-optimized"), [first, second]),
         ):
             for address, state in zip((first, second), states, strict=True):
-                server.set_ana(address, state)
+                server.set_access(address, state)
             told = events(real_engine, load(server.endpoint("nvme-tcp"), 500_000_000, path_policy="round-robin"))
             used = result_of(told)["paths"]["used"]
             assert [each["name"] for each in used if each["ios"]] == carriers, states
@@ -191,9 +191,9 @@ def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: P
                 told.append(json.loads(line))
                 if told[-1]["event"] == "started":
                     for _ in range(10):
-                        server.set_ana(first, "inaccessible")
+                        server.set_access(first, "inaccessible")
                         time.sleep(0.1)
-                        server.set_ana(first, "optimized")
+                        server.set_access(first, "optimized")
                         time.sleep(0.1)
         used = result_of(told)["paths"]["used"]
     assert all(each["ios"] > 0 and each["losses"] == 0 for each in used)

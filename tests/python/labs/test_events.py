@@ -31,7 +31,7 @@ from waits import wait_for
 MS = 1_000_000
 FREEZE = {"at": ["1s", "1200ms"], "do": {"freeze": "target"}, "for": "500ms"}
 PULL = FREEZE | {"do": {"fail": "path", "path": 1}}
-REFUSE = FREEZE | {"do": {"ana": "inaccessible", "path": 1}}
+REFUSE = FREEZE | {"do": {"access": "inaccessible", "path": 1}}
 FROZEN = Action(freeze="target")
 BASE: dict[str, Any] = {
     "name": "freeze",
@@ -113,20 +113,23 @@ def is_frozen(pid: int) -> bool:
         ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path"),
         (
             {"lab": "vm", "topology": {"paths": 2, "path_policy": "round-robin"}, "events": [REFUSE]},
-            "events[1].do.ana: ANA states change in the loopback lab; here say {fail: path, path: 1}",
+            "events[1].do.access: access states change in the loopback lab; here say {fail: path, path: 1}",
         ),
         (
             {"topology": {"paths": 2, "path_policy": "fixed"}, "events": [REFUSE]},
-            "events[1].do.ana: iscsi has no ANA states: compare nvme-tcp only, or say {fail: path, path: 1}",
+            "events[1].do.access: iscsi reports no access states: compare nvme-tcp only, or say {fail: path, path: 1}",
         ),
-        ({"events": [REFUSE]}, "events[1].do.ana: with one path no other could carry the I/O; say `paths: 2`"),
+        ({"events": [REFUSE]}, "events[1].do.access: with one path no other could carry the I/O; say `paths: 2`"),
         ({"lab": "sim", "events": [REFUSE]}, "events: the sim lab has `path_failures:`"),
-        ({"events": [FREEZE | {"do": {"ana": "lost", "path": 1}}]}, "events[1].do.ana: found 'lost'"),
-        ({"events": [FREEZE | {"do": {"ana": "inaccessible"}}]}, "it belongs to `fail: path` and to `ana:`"),
-        ({"events": [FREEZE | {"do": {"ana": "inaccessible", "fail": "path", "path": 1}}]}, "say what happens, one of"),
+        ({"events": [FREEZE | {"do": {"access": "lost", "path": 1}}]}, "events[1].do.access: found 'lost'"),
+        ({"events": [FREEZE | {"do": {"access": "inaccessible"}}]}, "it belongs to `fail: path` and to `access:`"),
+        (
+            {"events": [FREEZE | {"do": {"access": "inaccessible", "fail": "path", "path": 1}}]},
+            "say what happens, one of",
+        ),
         (
             {"events": [FREEZE | {"do": {}}]},
-            "one of {freeze: target}, {fail: path, path: 1}, {ana: inaccessible, path: 1} and {command: …",
+            "one of {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1} and {command: …",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),
@@ -334,7 +337,7 @@ def test_a_path_that_becomes_inaccessible_is_left_without_a_gap_and_used_again(
         "load": BASE["load"] | {"runtime": "7s"},
         "events": [
             REFUSE | {"for": "1s"},
-            REFUSE | {"at": "4s", "do": {"ana": "non-optimized", "path": 1}, "for": "1s"},
+            REFUSE | {"at": "4s", "do": {"access": "non-optimized", "path": 1}, "for": "1s"},
         ],
     }
     for result in results_of(asked, tmp_path):

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{AnaSpec, ArrivalsSpec, Identity, PathPolicySpec, WireProtocol};
+use super::{AccessSpec, ArrivalsSpec, Identity, PathPolicySpec, WireProtocol};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -16,7 +16,7 @@ pub(crate) enum Event {
     Filled(FilledEvent),
     Status(StatusEvent),
     Silenced(SilencedEvent),
-    Ana(AnaEvent),
+    Access(AccessEvent),
     Connected(ConnectedEvent),
     Armed(ArmedEvent),
     Clock(ClockEvent),
@@ -91,11 +91,11 @@ pub(crate) struct SilencedEvent {
     pub(crate) silent: bool,
 }
 
-/// The controllers of a portal have another ANA state.
+/// A portal reports another access state.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct AnaEvent {
+pub(crate) struct AccessEvent {
     pub(crate) portal: SocketAddr,
-    pub(crate) state: AnaSpec,
+    pub(crate) state: AccessSpec,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -446,7 +446,7 @@ pub(crate) struct PathWork {
     pub(crate) lost: u64,
     /// How long it was down, in the thread that missed it longest
     pub(crate) down_ns: u64,
-    /// I/Os that the target refused on it, because its ANA state gave no access. They were sent again over another path
+    /// I/Os that the target refused on it, because of its access state. They were sent again over another path
     pub(crate) refused: u64,
 }
 

@@ -102,6 +102,17 @@ pub(crate) struct ExportSpec {
     /// User that NFS callers act as
     #[serde(default)]
     pub(crate) squash: SquashSpec,
+    /// Portal groups of an iSCSI target; one by default. Only with one for each portal do its portals report access states
+    pub(crate) portal_groups: Option<PortalGroupsSpec>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PortalGroupsSpec {
+    /// All portals of a volume, so a lost session can be ended through another portal
+    One,
+    /// A group for each portal, all with `each`: a target port of its own (ALUA)
+    Each,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -140,15 +151,15 @@ pub(crate) enum ServeCommand {
     Status,
     /// Make a portal fall silent as if its cable were pulled, or answer again; answered by `silenced`
     Silence { portal: SocketAddr, silent: bool },
-    /// Set the ANA state of an NVMe/TCP portal: how its controllers reach the volume; answered by `ana`
-    Ana { portal: SocketAddr, state: AnaSpec },
+    /// Set how the volume can be accessed through a portal, for protocols that report it; answered by `access`
+    Access { portal: SocketAddr, state: AccessSpec },
     /// Renew the lease, which any line does
     Renew,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum AnaSpec {
+pub(crate) enum AccessSpec {
     Optimized,
     /// I/O works; initiators prefer optimized paths
     NonOptimized,
@@ -156,12 +167,12 @@ pub(crate) enum AnaSpec {
     Inaccessible,
 }
 
-impl From<AnaSpec> for Access {
-    fn from(spec: AnaSpec) -> Self {
+impl From<AccessSpec> for Access {
+    fn from(spec: AccessSpec) -> Self {
         match spec {
-            AnaSpec::Optimized => Self::Optimized,
-            AnaSpec::NonOptimized => Self::NonOptimized,
-            AnaSpec::Inaccessible => Self::Inaccessible,
+            AccessSpec::Optimized => Self::Optimized,
+            AccessSpec::NonOptimized => Self::NonOptimized,
+            AccessSpec::Inaccessible => Self::Inaccessible,
         }
     }
 }

@@ -24,7 +24,7 @@ use volumes::OpenVolume;
 use crate::{
     caller::{self, Lease},
     document::{
-        self, AnaEvent, AnaSpec, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand,
+        self, AccessEvent, AccessSpec, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand,
         ServeDocument, SilencedEvent, StatusEvent,
     },
     failure, secret,
@@ -119,7 +119,7 @@ fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Leas
             Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
             Ok(ServeCommand::Status) => status(volumes, threads),
             Ok(ServeCommand::Silence { portal, silent }) => silence(server, portal, silent),
-            Ok(ServeCommand::Ana { portal, state }) => set_ana(server, portal, state),
+            Ok(ServeCommand::Access { portal, state }) => set_access(server, portal, state),
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
@@ -146,11 +146,11 @@ fn silence(server: &Server, portal: SocketAddr, silent: bool) -> Result<Event, F
     Ok(Event::Silenced(SilencedEvent { portal, silent }))
 }
 
-fn set_ana(server: &Server, portal: SocketAddr, state: AnaSpec) -> Result<Event, Failure> {
+fn set_access(server: &Server, portal: SocketAddr, state: AccessSpec) -> Result<Event, Failure> {
     match server.set_access(portal, state.into()) {
-        Ok(()) => Ok(Event::Ana(AnaEvent { portal, state })),
+        Ok(()) => Ok(Event::Access(AccessEvent { portal, state })),
         Err(NoAccess::NoPortal) => Err(Failure::usage(format!("there is no portal {portal}"), "portal")),
-        Err(NoAccess::NotReported) => Err(Failure::usage("the portal's protocol has no ANA states", "portal")),
+        Err(NoAccess::NotReported(why)) => Err(Failure::usage(why, "portal")),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use iotax_node::{
     failure::Failure,
-    server::{Export, Group, Squash},
+    protocols::iscsi,
+    server::{Export, ExportOptions, Group, Squash},
 };
 
 use crate::{
-    document::{ExportSpec, ServeDocument, SquashSpec},
+    document::{ExportSpec, PortalGroupsSpec, ServeDocument, SquashSpec},
     secret,
 };
 
@@ -45,6 +46,15 @@ fn export(document: &ServeDocument, groups: &[Group], spec: &ExportSpec) -> Resu
             SquashSpec::None => Squash::None,
             SquashSpec::Root => Squash::Root,
             SquashSpec::All => Squash::All,
+        },
+        options: ExportOptions {
+            iscsi: iscsi::ExportOptions {
+                portal_groups: spec.portal_groups.map(|groups| match groups {
+                    PortalGroupsSpec::One => iscsi::PortalGroups::One,
+                    PortalGroupsSpec::Each => iscsi::PortalGroups::Each,
+                }),
+            },
+            ..ExportOptions::default()
         },
     })
 }

@@ -121,14 +121,25 @@ struct Path {
     access: Access,
     /// The target says when the access changes, so refused I/Os may wait for that.
     is_watched: bool,
-    /// I/Os were refused since `take_refused`.
-    is_refused: bool,
+    /// It must be looked at after its initiator has worked.
+    has_news: bool,
+    news: News,
     lateness: Lateness,
     under_way: u32,
     /// Writes that it lost and that must wait.
     held: Vec<Tag>,
     closed: bool,
     counts: PathCounts,
+}
+
+/// What happened on a path besides I/Os, for the load to act on.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// I/Os were refused. The path is not used until `set_access`.
+    pub(crate) is_refused: bool,
+    /// The unit, as its initiator found it after it was attached.
+    pub(crate) found: Option<Geometry>,
+    is_in_question: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -165,9 +176,10 @@ impl Fan {
     ) -> Result<(), Misuse> {
         let at = &mut self.paths[path];
         debug_assert!(at.initiator.is_none(), "a path that was down");
+        let access = access.or(initiator.access());
         at.initiator = Some(initiator);
         at.is_watched = access.is_some();
-        at.is_refused = false;
+        at.news = News::default();
         self.set_access(now, path, access.unwrap_or_default())
     }
 
@@ -178,9 +190,15 @@ impl Fan {
         self.send_again(now)
     }
 
-    /// Whether I/Os of the path were refused since the last call. It is not used until `set_access`.
-    pub(crate) fn take_refused(&mut self, path: usize) -> bool {
-        std::mem::take(&mut self.paths[path].is_refused)
+    /// What happened on the path since the last call.
+    pub(crate) fn take_news(&mut self, path: usize) -> News {
+        std::mem::take(&mut self.paths[path].news)
+    }
+
+    /// How the unit can be accessed over a path that is up.
+    pub(crate) fn access(&self, path: usize) -> Option<Access> {
+        let path = &self.paths[path];
+        path.initiator.as_ref().map(|_| path.access)
     }
 
     /// The refused reads that begin again: the data that arrived of them are void.
@@ -243,18 +261,37 @@ impl Fan {
         bytes: &[u8],
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let Path { initiator, is_watched, is_refused, lateness, under_way, closed, counts, .. } = &mut self.paths[path];
+        let Path { initiator, is_watched, has_news, news, lateness, under_way, closed, counts, .. } =
+            &mut self.paths[path];
         let Some(initiator) = initiator else { return Ok(()) };
         lateness.heard();
         let (requests, again, begun) = (&mut self.requests, &mut self.again, &mut self.begun);
-        let refusals = Refusals { is_watched: *is_watched, is_refused, again, begun };
+        let refusals = Refusals { is_watched: *is_watched, has_news, news, again, begun };
         let mut through = Through { requests, under_way, counts, closed, refusals, events };
         let received = initiator.get().receive(now, bytes, &mut through);
-        if *is_refused {
-            self.paths[path].access = Access::Inaccessible;
-            self.choose_best();
+        if *has_news {
+            self.heed(now, path);
         }
         received
+    }
+
+    /// Follows the access over a path. If it changed, that over others may have changed too: they ask.
+    #[cold]
+    #[inline(never)]
+    fn heed(&mut self, now: Instant, path: usize) {
+        let at = &mut self.paths[path];
+        at.has_news = false;
+        let refused = at.news.is_refused.then_some(Access::Inaccessible);
+        if let Some(access) = at.initiator.as_ref().and_then(AnyInitiator::access).or(refused) {
+            at.access = access;
+        }
+        if std::mem::take(&mut at.news.is_in_question) {
+            let others = self.paths.iter_mut().enumerate().filter(|(index, _)| *index != path);
+            for initiator in others.filter_map(|(_, other)| other.initiator.as_mut()) {
+                initiator.check_access(now);
+            }
+        }
+        self.choose_best();
     }
 
     /// Sends what waits, as far as the paths' credit allows.
@@ -379,11 +416,11 @@ impl Initiator for Fan {
     /// A path that fails is in `take_failed`.
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         for (index, path) in self.paths.iter_mut().enumerate() {
-            let Path { initiator, is_watched, is_refused, lateness, under_way, closed, counts, .. } = path;
+            let Path { initiator, is_watched, has_news, news, lateness, under_way, closed, counts, .. } = path;
             let Some(initiator) = initiator else { continue };
             if initiator.poll_timeout().is_some_and(|due| due <= now && lateness.is_over(now, due)) {
                 let (requests, again, begun) = (&mut self.requests, &mut self.again, &mut self.begun);
-                let refusals = Refusals { is_watched: *is_watched, is_refused, again, begun };
+                let refusals = Refusals { is_watched: *is_watched, has_news, news, again, begun };
                 let mut through = Through { requests, under_way, counts, closed, refusals, events };
                 if let Err(violation) = initiator.get().handle_timeout(now, &mut through) {
                     self.failed.push((index, violation));
@@ -429,7 +466,8 @@ struct Through<'a> {
 /// Where refused I/Os of a path go.
 struct Refusals<'a> {
     is_watched: bool,
-    is_refused: &'a mut bool,
+    has_news: &'a mut bool,
+    news: &'a mut News,
     again: &'a mut VecDeque<Tag>,
     begun: &'a mut Vec<Tag>,
 }
@@ -440,7 +478,7 @@ impl Through<'_> {
     #[inline(never)]
     fn refuse(&mut self, tag: Tag) {
         self.counts.refused += 1;
-        *self.refusals.is_refused = true;
+        (*self.refusals.has_news, self.refusals.news.is_refused) = (true, true);
         self.refusals.again.push_back(tag);
         if std::mem::take(&mut self.requests[tag as usize].has_data) {
             self.refusals.begun.push(tag);
@@ -449,7 +487,18 @@ impl Through<'_> {
 }
 
 impl InitiatorEvents for Through<'_> {
-    fn ready(&mut self, _: Instant, _: &Geometry) {}
+    fn ready(&mut self, _: Instant, geometry: &Geometry) {
+        *self.refusals.has_news = true;
+        self.refusals.news.found = Some(geometry.clone());
+    }
+
+    fn access_known(&mut self, _: Instant) {
+        *self.refusals.has_news = true;
+    }
+
+    fn access_in_question(&mut self, _: Instant) {
+        (*self.refusals.has_news, self.refusals.news.is_in_question) = (true, true);
+    }
 
     fn data(&mut self, tag: Tag, offset: u32, bytes: &[u8]) {
         self.requests[tag as usize].has_data = true;
@@ -647,9 +696,9 @@ mod tests {
     /// The target refuses an I/O that is under way on a path.
     fn refuse(fan: &mut Fan, path: usize, tag: Tag) -> Vec<(Tag, bool)> {
         let mut completed = Completed::default();
-        let Path { is_watched, is_refused, under_way, closed, counts, .. } = &mut fan.paths[path];
+        let Path { is_watched, has_news, news, under_way, closed, counts, .. } = &mut fan.paths[path];
         let (requests, again, begun) = (&mut fan.requests, &mut fan.again, &mut fan.begun);
-        let refusals = Refusals { is_watched: *is_watched, is_refused, again, begun };
+        let refusals = Refusals { is_watched: *is_watched, has_news, news, again, begun };
         let mut through = Through { requests, under_way, counts, closed, refusals, events: &mut completed };
         let error = IoError::Failed { status: 0x302, refusal: Refusal::Inaccessible, what: "no access" };
         through.complete(NOW, tag, Err(error));
@@ -698,7 +747,10 @@ mod tests {
         assert_eq!(refuse(&mut fan, 0, 1), [], "its caller hears nothing");
         fan.send_again(NOW).expect("credit");
         assert_eq!((under_way(&fan), fan.counts(0).refused, fan.holds(0)), (vec![2, 1], 1, false));
-        assert_eq!((fan.take_refused(0), fan.take_refused(0), fan.take_refused(1)), (true, false, false));
+        assert_eq!(
+            (fan.take_news(0).is_refused, fan.take_news(0).is_refused, fan.take_news(1).is_refused),
+            (true, false, false)
+        );
         fan.submit(NOW, 4, write(4)).expect("credit");
         assert_eq!(under_way(&fan), [2, 2]);
         fan.set_access(NOW, 0, Access::Optimized).expect("nothing to send");
@@ -724,7 +776,7 @@ mod tests {
         let mut fan = fan(2, PathPolicy::Fixed, 2);
         fan.submit(NOW, 0, read(0)).expect("credit");
         assert_eq!(refuse(&mut fan, 0, 0), [(0, false)]);
-        assert_eq!((fan.take_refused(0), fan.counts(0).refused), (false, 0));
+        assert_eq!((fan.take_news(0).is_refused, fan.counts(0).refused), (false, 0));
     }
 
     #[test]

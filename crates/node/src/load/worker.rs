@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use iotax_proto::{Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Tag, Transmit, Violation};
 
 use super::{
-    fan::Fan,
+    fan::{self, Fan},
     ledger::Wrong,
     link::Link,
     oltp::{Fault, OltpTask},
@@ -143,11 +143,11 @@ impl Worker {
         }
     }
 
-    /// Whether the target refused I/Os of the path since the last call.
-    pub(super) fn take_refused(&mut self, path: usize) -> bool {
+    /// What happened on the path since the last call.
+    pub(super) fn take_news(&mut self, path: usize) -> fan::News {
         match &mut self.link.initiator {
-            AnyInitiator::Fan(fan) => fan.take_refused(path),
-            _ => false,
+            AnyInitiator::Fan(fan) => fan.take_news(path),
+            _ => fan::News::default(),
         }
     }
 

@@ -37,7 +37,7 @@ pub struct About {
     pub rpc_programs: &'static [(u32, u32)],
 }
 
-/// Options of a connection.
+/// Options of a connection or of an export.
 pub trait Given: Clone + fmt::Debug + Default {
     /// The options that are set, by their names in documents.
     fn given(&self) -> Vec<&'static str>;
@@ -60,9 +60,9 @@ pub trait ExportedUnit: Clone + fmt::Debug + Send + Sync {
     fn tree(&self) -> Option<&Guarded<Tree>> {
         None
     }
-    /// Sets how it can be accessed through a portal; false if the protocol cannot report it.
-    fn set_access(&self, _port: u16, _access: Access) -> bool {
-        false
+    /// Sets how it can be accessed through a portal. The error says why it cannot report that.
+    fn set_access(&self, _port: u16, _access: Access) -> Result<(), &'static str> {
+        Err("the portal's protocol reports no access states")
     }
 }
 
@@ -93,6 +93,12 @@ pub trait Definition {
     fn after_loss(_initiator: &Self::Initiator) -> Option<AfterLoss> {
         None
     }
+    /// How the unit can be accessed over a worker's own connection; `None` if the target does not report it there.
+    fn access(_initiator: &Self::Initiator) -> Option<Access> {
+        None
+    }
+    /// Asks for the access again, because it may have changed.
+    fn check_access(_initiator: &mut Self::Initiator, _now: Instant) {}
     /// What a worker's own connection found and negotiated, in addition to `Control::facts`.
     fn facts(_initiator: &Self::Initiator) -> Facts {
         Facts::default()
@@ -103,6 +109,8 @@ pub trait Definition {
     /// The server's side of one connection.
     type Target: Target<ServerBackend>;
     type Exported: ExportedUnit;
+    /// Options that only exports of this protocol have.
+    type ExportOptions: Given + PartialEq;
     /// State that all its exports and portals share.
     type Common: fmt::Debug + Send + Sync;
 

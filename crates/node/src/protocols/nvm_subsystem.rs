@@ -52,14 +52,14 @@ impl ExportedUnit for NvmSubsystem {
         format!("/{}?ns=1", self.name)
     }
 
-    fn set_access(&self, port: u16, access: Access) -> bool {
+    fn set_access(&self, port: u16, access: Access) -> Result<(), &'static str> {
         let state = match access {
             Access::Optimized => AnaState::Optimized,
             Access::NonOptimized => AnaState::NonOptimized,
             Access::Inaccessible => AnaState::Inaccessible,
         };
         self.shared.lock().set_access(port, state);
-        true
+        Ok(())
     }
 }
 

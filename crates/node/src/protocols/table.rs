@@ -79,6 +79,23 @@ macro_rules! protocols {
             }
         }
 
+        /// Options of the exports of each protocol.
+        #[allow(dead_code)] // some have none
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct ExportOptions {
+            $($(#[$when])? pub $module: <$module::$name as Definition>::ExportOptions,)+
+        }
+
+        impl ExportOptions {
+            /// The name of an option that is set but belongs to another protocol than this one.
+            pub(crate) fn given_to_others(&self, protocol: Protocol) -> Option<&'static str> {
+                $($(#[$when])? if protocol != Protocol::$name && let Some(name) = self.$module.given().first() {
+                    return Some(name);
+                })+
+                None
+            }
+        }
+
         /// A worker's access to its unit.
         pub enum AnyInitiator {
             $($(#[$when])? $name(Box<<$module::$name as Definition>::Initiator>),)+
@@ -120,6 +137,20 @@ macro_rules! protocols {
                 match self {
                     $($(#[$when])? Self::$name(initiator) => $module::$name::after_loss(initiator),)+
                     Self::Memory(_) | Self::Disk(_) | Self::Fan(_) => None,
+                }
+            }
+
+            pub(crate) fn access(&self) -> Option<Access> {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => $module::$name::access(initiator),)+
+                    Self::Memory(_) | Self::Disk(_) | Self::Fan(_) => None,
+                }
+            }
+
+            pub(crate) fn check_access(&mut self, now: Instant) {
+                match self {
+                    $($(#[$when])? Self::$name(initiator) => $module::$name::check_access(initiator, now),)+
+                    Self::Memory(_) | Self::Disk(_) | Self::Fan(_) => {}
                 }
             }
 
@@ -165,7 +196,7 @@ macro_rules! protocols {
                 }
             }
 
-            pub(crate) fn set_access(&self, port: u16, access: Access) -> bool {
+            pub(crate) fn set_access(&self, port: u16, access: Access) -> Result<(), &'static str> {
                 match self {
                     $($(#[$when])? Self::$name(exported) => exported.set_access(port, access),)+
                 }

@@ -101,6 +101,7 @@ impl Definition for Toy {
 
     type Target = ToyTarget;
     type Exported = Exported;
+    type ExportOptions = ();
     type Common = ();
 
     fn common(_: &ServerConfig) {}

@@ -15,7 +15,7 @@ mod portals;
 mod room;
 mod shared;
 
-pub use crate::protocols::Protocol;
+pub use crate::protocols::{ExportOptions, Protocol};
 pub use backend::ServerBackend;
 pub use groups::{Group, GroupError};
 pub use identity::{iscsi_name, nvme_name};

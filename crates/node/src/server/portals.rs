@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use iotax_proto::nfs::common::Squash;
 
 use super::groups::Group;
-use crate::{failure::Failure, protocols::Protocol};
+use crate::{
+    failure::Failure,
+    protocols::{ExportOptions, Protocol},
+};
 
 /// A volume exported by one protocol.
 #[derive(Clone, Debug)]
@@ -22,6 +25,7 @@ pub struct Export {
     pub portmap: Option<SocketAddr>,
     /// How the identities of NFS callers are mapped.
     pub squash: Squash,
+    pub options: ExportOptions,
 }
 
 /// The protocol of a listener.
@@ -45,6 +49,13 @@ pub struct Portal {
 pub fn plan_portals(exports: &[Export]) -> Result<Vec<Portal>, Failure> {
     let mut portals = Vec::new();
     for (index, export) in exports.iter().enumerate() {
+        if let Some(option) = export.options.given_to_others(export.protocol) {
+            let message = format!("exports over {} have no such option", export.protocol.about().title);
+            return Err(Failure::usage(message, format!("exports.{option}")));
+        }
+        if exports[..index].iter().any(|earlier| earlier.is_same_target(export) && earlier.options != export.options) {
+            return Err(Failure::usage("the portals of one volume must have the same options", "exports"));
+        }
         put(&mut portals, Service::Protocol(export.protocol), export.listen, index)?;
         if let Some(portmap) = export.portmap {
             let about = export.protocol.about();
@@ -68,6 +79,12 @@ fn put(portals: &mut Vec<Portal>, service: Service, address: SocketAddr, export:
 }
 
 impl Export {
+    /// Whether this is the same view of a volume at another portal, a second path to the same target.
+    pub(crate) fn is_same_target(&self, other: &Self) -> bool {
+        self.protocol.about().is_multipath
+            && (self.protocol, self.volume, self.read_only) == (other.protocol, other.volume, other.read_only)
+    }
+
     pub(crate) fn admits(&self, name: Option<&str>, address: std::net::IpAddr) -> bool {
         self.groups.is_none() || self.group(name, address).is_some()
     }
@@ -84,7 +101,16 @@ mod tests {
 
     fn export(protocol: Protocol, listen: &str) -> Export {
         let listen = listen.parse().expect("an address");
-        Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash: Squash::None }
+        Export {
+            protocol,
+            volume: 0,
+            read_only: false,
+            listen,
+            groups: None,
+            portmap: None,
+            squash: Squash::None,
+            options: ExportOptions::default(),
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ impl<T> Shared<T> for Guarded<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAccess {
     NoPortal,
-    /// The portal's protocol has no way to report it.
-    NotReported,
+    /// The portal cannot report it, for this reason.
+    NotReported(&'static str),
 }
 
 /// The number by which protocols know a portal, from 1 on.
@@ -95,14 +95,10 @@ impl Server {
     pub fn new(config: ServerConfig) -> Arc<Self> {
         let mut exported: Vec<Exported> = Vec::new();
         for (index, export) in config.exports.iter().enumerate() {
-            // The same view of a volume at a second portal is a second path to the same target.
-            let twin = config.exports[..index].iter().position(|earlier| {
-                (earlier.protocol, earlier.volume, earlier.read_only)
-                    == (export.protocol, export.volume, export.read_only)
-            });
+            let twin = config.exports[..index].iter().position(|earlier| earlier.is_same_target(export));
             exported.push(match twin {
-                Some(twin) if export.protocol.about().is_multipath => exported[twin].clone(),
-                _ => Exported::new(export.protocol, &config, index),
+                Some(twin) => exported[twin].clone(),
+                None => Exported::new(export.protocol, &config, index),
             });
         }
         let notifier = Arc::new(Notifier::default());
@@ -140,9 +136,7 @@ impl Server {
     pub fn set_access(&self, portal: SocketAddr, access: Access) -> Result<(), NoAccess> {
         let index = self.config.portals.iter().position(|each| each.address == portal).ok_or(NoAccess::NoPortal)?;
         for export in &self.config.portals[index].exports {
-            if !self.exported[*export].set_access(port_id(index), access) {
-                return Err(NoAccess::NotReported);
-            }
+            self.exported[*export].set_access(port_id(index), access).map_err(NoAccess::NotReported)?;
         }
         self.notifier.notify();
         Ok(())

@@ -12,7 +12,7 @@ use std::{
 use crate::support::{Heap, perform, server::PROTOCOLS};
 use iotax_node::{
     ConnId, DiskId, DiskOp, DiskToken, Input, ListenerId, Node, Output, Server, ServerConfig, ServerNode,
-    server::{Export, Protocol, Squash, plan_portals},
+    server::{Export, ExportOptions, Protocol, Squash, plan_portals},
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{
@@ -80,6 +80,7 @@ impl World {
             groups: None,
             portmap: None,
             squash: Squash::None,
+            options: ExportOptions::default(),
         };
         let exports: Vec<_> = PROTOCOLS.iter().zip(40_001..).map(export).collect();
         let server = Server::new(ServerConfig {

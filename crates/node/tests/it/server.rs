@@ -290,6 +290,7 @@ fn volume_exported_twice_on_a_portal_is_mounted_by_whom_either_admits() {
         groups: Some(group(members)),
         portmap: None,
         squash: iotax_node::server::Squash::None,
+        options: iotax_node::server::ExportOptions::default(),
     };
     for order in [false, true] {
         let mut exports = vec![export(&["127.0.0.1"], false), export(&["127.0.0.2"], true)];
@@ -337,6 +338,7 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             groups: None,
             portmap: None,
             squash: iotax_node::server::Squash::None,
+            options: iotax_node::server::ExportOptions::default(),
         };
         let exports = vec![export(0, false), export(1, true)];
         let portals = plan_portals(&exports).expect("a plan");

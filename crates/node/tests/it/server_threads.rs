@@ -9,7 +9,7 @@ use std::{
 
 use iotax_node::{
     ConnId, Input, ListenerId, Node, Output, Server, ServerConfig, ServerNode,
-    server::{Export, Protocol, Squash, plan_portals},
+    server::{Export, ExportOptions, Protocol, Squash, plan_portals},
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{
@@ -41,6 +41,7 @@ fn server_of(protocol: Protocol) -> Arc<Server> {
         groups: None,
         portmap: None,
         squash: Squash::None,
+        options: ExportOptions::default(),
     }];
     Server::new(ServerConfig {
         volumes: vec![VolumeSpec::new("v0", SIZE as u64, Media::Memory)],

@@ -31,7 +31,7 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     /// Makes the checks that are common to all commands: logical unit, reserved bits of the CDB, unit attentions,
-    /// reservations.
+    /// access, reservations.
     #[inline]
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), Fault> {
         if self.view.is_none() && !entry.always {
@@ -46,12 +46,13 @@ impl Call<'_> {
             }
         }
         let is_barred = match entry.class {
-            Class::Free => false,
+            Class::Always => false,
+            Class::Free => view.is_shut,
             Class::Ready => view.barred.ready,
             Class::Reads => view.barred.reads,
             Class::Changes => view.barred.changes,
         };
-        if is_barred { Err(Fault::RESERVATION_CONFLICT) } else { Ok(()) }
+        if is_barred { Err(view.why_barred()) } else { Ok(()) }
     }
 
     /// Returns the logical unit. Only handlers of commands that work without one need this check.
@@ -79,10 +80,13 @@ impl Call<'_> {
 pub(crate) type Run = fn(&mut Call<'_>) -> Handled;
 pub(crate) type RunParameters = fn(&mut Call<'_>, &[u8]) -> Handled;
 
-/// How reservations of other nexuses affect a command (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1).
+/// How reservations of other nexuses affect a command (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1), and whether
+/// it is executed through a target port without access (SPC-5 §5.17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Always allowed, or the handler checks reservations itself.
+    /// Executed even without access.
+    Always,
+    /// Blocked by no reservation, or the handler checks reservations itself.
     Free,
     /// Blocked only by RESERVE.
     Ready,
@@ -112,6 +116,8 @@ pub(crate) enum Needs {
     Nothing,
     Thin,
     Erasable,
+    /// Target port groups.
+    Asymmetric,
 }
 
 const SERVICE_ACTION: u8 = 0x1f;
@@ -141,6 +147,7 @@ impl Entry {
             Needs::Nothing => true,
             Needs::Thin => view.is_thin(),
             Needs::Erasable => view.erasable,
+            Needs::Asymmetric => view.access.is_some(),
         })
     }
 

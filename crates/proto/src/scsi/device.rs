@@ -8,7 +8,10 @@ use alloc::{
 };
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::Sense;
+use super::{
+    Sense,
+    access::{AccessState, PortGroup},
+};
 use crate::{
     Ending, Endings, UnitId,
     reservation::{Barred, Reservations},
@@ -81,6 +84,8 @@ pub struct Device {
     pub(crate) identity: Identity,
     /// Sorted by LUN.
     pub(crate) luns: Vec<Lun>,
+    /// Sorted by number; empty if all target ports give the same access.
+    pub(crate) port_groups: Vec<PortGroup>,
     nexuses: Vec<NexusState>,
     next_nexus: u64,
     /// Rises whenever something changes that nexuses cache.
@@ -167,6 +172,7 @@ impl Device {
         let mut device = Self {
             identity,
             luns: Vec::new(),
+            port_groups: Vec::new(),
             nexuses: Vec::new(),
             next_nexus: 0,
             // A nexus starts with epoch 0, so that it fills its cache first.
@@ -174,6 +180,35 @@ impl Device {
         };
         units.into_iter().for_each(|unit| device.add(unit));
         device
+    }
+
+    /// Gives it target port groups with these numbers, each of the one target port with that relative identifier.
+    #[must_use]
+    pub fn with_port_groups(mut self, numbers: impl IntoIterator<Item = u16>) -> Self {
+        self.port_groups = numbers.into_iter().map(PortGroup::new).collect();
+        self.port_groups.sort_unstable_by_key(|group| group.number);
+        self
+    }
+
+    /// Changes the access through a target port group. Commands that are under way are executed. Every nexus gets a unit
+    /// attention condition for every logical unit (SPC-5 §5.17). False if there is no such group.
+    ///
+    /// # Panics
+    /// Unless the state is Optimized, NonOptimized, Unavailable or Transitioning.
+    pub fn set_access(&mut self, group: u16, state: AccessState) -> bool {
+        let _ = state.refusal();
+        let Some(group) = self.port_groups.iter_mut().find(|each| each.number == group) else { return false };
+        if core::mem::replace(&mut group.state, state) != state {
+            group.is_changed = true;
+            self.attention_on_all(Sense::ACCESS_STATE_CHANGED, Audience::All);
+        }
+        true
+    }
+
+    /// The access through the target port of a nexus; `None` without target port groups.
+    pub(crate) fn access(&self, id: NexusId) -> Option<AccessState> {
+        let number = self.ports(id)?.relative_target_port;
+        self.port_groups.iter().find(|group| group.number == number).map(|group| group.state)
     }
 
     /// Adds a logical unit, replacing one with the same LUN, and notifies the nexuses.
@@ -187,10 +222,7 @@ impl Device {
     }
 
     fn luns_changed(&mut self) {
-        let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
-        for lun in luns {
-            self.attention(lun, Sense::REPORTED_LUNS_CHANGED, Audience::All);
-        }
+        self.attention_on_all(Sense::REPORTED_LUNS_CHANGED, Audience::All);
         self.touch();
     }
 
@@ -229,11 +261,8 @@ impl Device {
     /// I_T NEXUS RESET (SAM-5 §7.6): releases what the nexus reserved with RESERVE, and reports I_T nexus loss to it on
     /// every logical unit. Persistent reservations stay (§6.3.4).
     pub(crate) fn reset_nexus(&mut self, id: NexusId) {
-        let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
         self.luns.iter_mut().for_each(|unit| unit.release(id));
-        for lun in luns {
-            self.attention(lun, Sense::NEXUS_LOSS, Audience::Only(id));
-        }
+        self.attention_on_all(Sense::NEXUS_LOSS, Audience::Only(id));
     }
 
     /// Resets a logical unit (SAM-5 §6.3.3): undoes RESERVE, restores the initial mode parameters, and reports the
@@ -274,9 +303,16 @@ impl Device {
 
     pub(crate) fn barred(&self, id: NexusId, unit: &Lun) -> Barred {
         match self.ports(id) {
-            Some(_) if unit.is_reserved_by_other(id) => Barred { ready: true, reads: true, changes: true },
+            Some(_) if unit.is_reserved_by_other(id) => Barred::ALL,
             Some(ports) => unit.reservations.barred(ports),
             None => Barred::default(),
+        }
+    }
+
+    fn attention_on_all(&mut self, sense: Sense, audience: Audience<'_>) {
+        let luns: Vec<u16> = self.luns.iter().map(|unit| unit.config.lun).collect();
+        for lun in luns {
+            self.attention(lun, sense, audience);
         }
     }
 

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
+    access::AccessState,
     call::{Call, Handled, answer},
     lun::LunView,
     medium::max_compare_and_write,
@@ -32,6 +33,9 @@ fn standard(call: &Call<'_>) -> Vec<u8> {
     data[2] = 0x06; // VERSION: SPC-4
     data[3] = 0x12; // HISUP, RESPONSE DATA FORMAT 2
     data[4] = (data.len() - 5) as u8;
+    if is_asymmetric(call) {
+        data[5] = 0x10; // TPGS: implicit asymmetric access
+    }
     data[7] = 0x02; // CMDQUE
     call.with_device(|device| {
         put_ascii(&mut data[8..16], &device.identity.vendor);
@@ -81,7 +85,7 @@ fn serial(call: &Call<'_>, view: &LunView) -> alloc::string::String {
 }
 
 /// The Device Identification page (SPC-5 §7.7.6): the logical unit by NAA and T10 vendor ID, the target port by number
-/// and name, and the target device by name.
+/// and name, its target port group, and the target device by name.
 fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     const BINARY: u8 = 1;
     const ASCII: u8 = 2;
@@ -106,6 +110,10 @@ fn device_identification(call: &Call<'_>, view: &LunView) -> Vec<u8> {
     designator(ASCII, UNIT | 1, &vendor_specific);
     let [high, low] = ports.relative_target_port.to_be_bytes();
     designator(BINARY, PORT | 4, &[0, 0, high, low]);
+    if is_asymmetric(call) {
+        // The target port group. It has the number of its only target port.
+        designator(BINARY, PORT | 5, &[0, 0, high, low]);
+    }
     designator(UTF8, PORT | 8, &name_string(&ports.target));
     designator(UTF8, DEVICE | 8, &name_string(&ports.target_device));
     page
@@ -172,9 +180,21 @@ fn logical_block_provisioning(view: &LunView) -> Vec<u8> {
 /// No device at this LUN: peripheral qualifier 011b, type 1Fh.
 const NO_UNIT: u8 = 0x7f;
 
+/// A block device that is not accessible through this target port: peripheral qualifier 001b (SPC-5 §5.17).
+const UNAVAILABLE: u8 = 0x20;
+
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE.
 pub(crate) fn peripheral(call: &Call<'_>) -> u8 {
-    if call.view.is_some() { 0x00 } else { NO_UNIT }
+    match call.view {
+        None => NO_UNIT,
+        Some(view) if view.access == Some(AccessState::Unavailable) => UNAVAILABLE,
+        Some(_) => 0x00,
+    }
+}
+
+/// Whether the device has target port groups.
+fn is_asymmetric(call: &Call<'_>) -> bool {
+    call.view.is_some_and(|view| view.access.is_some())
 }
 
 /// Left-aligned ASCII, padded with spaces (SPC-5 §4.3.1).

@@ -1,6 +1,7 @@
 //! Logical unit numbers (SAM-5 §4.7), and what a nexus caches of a logical unit.
 
 use super::{
+    access::AccessState,
     cdb::Extent,
     device::{Device, ModeState, NexusId, Provisioning},
     sense::{Fault, Sense},
@@ -45,13 +46,19 @@ pub(crate) struct LunView {
     pub(crate) erasable: bool,
     /// A unit attention condition is pending.
     pub(crate) attention: bool,
-    /// The commands that reservations of others forbid to this nexus.
+    /// The access through the nexus's target port; `None` without target port groups.
+    pub(crate) access: Option<AccessState>,
+    /// Only the commands of `Class::Always` are executed.
+    pub(crate) is_shut: bool,
+    /// The commands that reservations of others, or a missing access, forbid to this nexus.
     pub(crate) barred: Barred,
 }
 
 impl LunView {
     /// All logical units of `device` whose volumes exist, sorted by LUN.
     pub(crate) fn all(device: &Device, nexus: NexusId, backend: &dyn Backend) -> alloc::vec::Vec<Self> {
+        let access = device.access(nexus);
+        let is_shut = access.is_some_and(|state| state.refusal().is_some());
         let views = device.luns.iter().filter_map(|unit| {
             let geometry = backend.geometry(unit.config.unit)?;
             let block_size = geometry.block_size.max(1);
@@ -67,10 +74,19 @@ impl LunView {
                 physical_block_exponent: unit.config.physical_block_exponent,
                 erasable: unit.config.erasable,
                 attention: device.has_attention(nexus, unit.config.lun),
-                barred: device.barred(nexus, unit),
+                access,
+                is_shut,
+                barred: if is_shut { Barred::ALL } else { device.barred(nexus, unit) },
             })
         });
         views.collect()
+    }
+
+    /// Why a command is not executed that the view bars.
+    #[cold]
+    pub(crate) fn why_barred(&self) -> Fault {
+        let refusal = self.access.and_then(AccessState::refusal);
+        refusal.map_or(Fault::RESERVATION_CONFLICT, Fault::Check)
     }
 
     pub(crate) fn is_thin(&self) -> bool {

@@ -4,6 +4,7 @@
 //! command to [`Nexus::command`] and executes the returned [`Next`]. The target's side has one file per family of
 //! commands. One table (`opcodes`) maps commands to handlers and states which bits of the CDB may be set.
 
+pub mod access;
 mod call;
 mod cdb;
 pub mod device;
@@ -20,6 +21,7 @@ pub mod sense;
 pub(crate) mod target;
 mod unit;
 
+pub use self::access::AccessState;
 pub use self::device::{Ports, Transport};
 pub use self::opcodes::describe_cdb;
 pub use device::{Device, Identity, LogicalUnit, Provisioning};

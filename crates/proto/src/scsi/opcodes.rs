@@ -3,13 +3,13 @@
 //! §6.34 and §6.35), and the descriptions of CDBs in traces all use the table.
 //!
 //! Not supported, so they get INVALID COMMAND OPERATION CODE: WRITE ATOMIC, EXTENDED COPY and RECEIVE COPY RESULTS,
-//! FORMAT UNIT, REPORT TARGET PORT GROUPS, LOG SENSE.
+//! FORMAT UNIT, SET TARGET PORT GROUPS, LOG SENSE.
 
 use alloc::{format, string::String, vec::Vec};
 use core::fmt::Write;
 
 use super::{
-    Command, Next, Response,
+    Command, Next, Response, access,
     call::{Call, Class, Commands, Entry, Handled, Needs, Run, RunParameters, Usage, answer},
     cdb::{Cdb, cdb_len},
     inquiry,
@@ -29,6 +29,7 @@ const IMMED: u8 = 0x02;
 const SANITIZE: u8 = 0xa0;
 const UNMAP: u8 = 0x08;
 const NDOB: u8 = 0x01;
+const PARAMETER_DATA_FORMAT: u8 = 0xe0;
 
 const fn cdb(bytes: &[u8]) -> Usage {
     let mut usage = Usage { bytes: [0; 16], len: bytes.len() };
@@ -89,6 +90,11 @@ impl Entry {
         self
     }
 
+    const fn asymmetric_only(mut self) -> Self {
+        self.needs = Needs::Asymmetric;
+        self
+    }
+
     const fn thin_only(mut self) -> Self {
         self.needs = Needs::Thin;
         self
@@ -99,10 +105,10 @@ impl Entry {
 #[rustfmt::skip]
 static TABLE: &[Entry] = &[
     entry("TEST UNIT READY", Class::Ready, cdb(&[0x00, 0, 0, 0, 0, 0]), unit::test_unit_ready),
-    entry("REQUEST SENSE", Class::Free, cdb(&[0x03, 0x01, 0, 0, 0xff, 0]), unit::request_sense).always(),
+    entry("REQUEST SENSE", Class::Always, cdb(&[0x03, 0x01, 0, 0, 0xff, 0]), unit::request_sense).always(),
     entry("READ(6)", Class::Reads, cdb(&[0x08, 0x1f, 0xff, 0xff, 0xff, 0]), medium::read),
     entry("WRITE(6)", Class::Changes, cdb(&[0x0a, 0x1f, 0xff, 0xff, 0xff, 0]), medium::write),
-    entry("INQUIRY", Class::Free, cdb(&[0x12, 0x01, 0xff, 0xff, 0xff, 0]), inquiry::inquiry).always(),
+    entry("INQUIRY", Class::Always, cdb(&[0x12, 0x01, 0xff, 0xff, 0xff, 0]), inquiry::inquiry).always(),
     entry("MODE SELECT(6)", Class::Changes, cdb(&[0x15, 0x10, 0, 0, 0xff, 0]), mode::mode_select_6)
         .then(mode::mode_select_6_parameters),
     entry("RESERVE(6)", Class::Free, cdb(&[0x16, 0, 0, 0, 0, 0]), reserve::reserve),
@@ -171,7 +177,13 @@ static TABLE: &[Entry] = &[
         cdb(&[0x9e, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]),
         provisioning::get_lba_status,
     ).action(),
-    entry("REPORT LUNS", Class::Free, cdb(&[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]), unit::report_luns).always(),
+    entry("REPORT LUNS", Class::Always, cdb(&[0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]), unit::report_luns).always(),
+    entry(
+        "REPORT TARGET PORT GROUPS",
+        Class::Always,
+        cdb(&[0xa3, PARAMETER_DATA_FORMAT | 0x0a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
+        access::report_target_port_groups,
+    ).action().asymmetric_only(),
     entry(
         "REPORT SUPPORTED OPERATION CODES",
         Class::Reads,

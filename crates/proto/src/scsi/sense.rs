@@ -65,6 +65,8 @@ impl Sense {
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self::new(key::ILLEGAL_REQUEST, 0x55, 0x04);
     pub const MEDIUM_NOT_PRESENT: Self = Self::new(key::NOT_READY, 0x3a, 0x00);
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
+    pub const PORT_IN_TRANSITION: Self = Self::new(key::NOT_READY, 0x04, 0x0a);
+    pub const PORT_UNAVAILABLE: Self = Self::new(key::NOT_READY, 0x04, 0x0c);
     pub const WRITE_PROTECTED: Self = Self::new(key::DATA_PROTECT, 0x27, 0x00);
     pub const SPACE_ALLOCATION_FAILED: Self = Self::new(key::DATA_PROTECT, 0x27, 0x07);
     pub const MISCOMPARE: Self = Self::new(key::MISCOMPARE, 0x1d, 0x00);
@@ -78,6 +80,7 @@ impl Sense {
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x03);
     pub const RESERVATIONS_RELEASED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x04);
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x05);
+    pub const ACCESS_STATE_CHANGED: Self = Self::new(key::UNIT_ATTENTION, 0x2a, 0x06);
     pub const COMMANDS_CLEARED_BY_OTHER: Self = Self::new(key::UNIT_ATTENTION, 0x2f, 0x00);
     pub const REPORTED_LUNS_CHANGED: Self = Self::new(key::UNIT_ATTENTION, 0x3f, 0x0e);
 

@@ -15,6 +15,7 @@ mod fcp_hostile;
 mod fcp_pair;
 mod fcp_support;
 mod in_place;
+mod iscsi_access;
 mod iscsi_alloc;
 mod iscsi_golden;
 mod iscsi_hostile;

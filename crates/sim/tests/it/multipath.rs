@@ -9,13 +9,16 @@ use iotax_node::{
         Arrivals, Endpoint, Measured, Open, Pacing, PathPolicy, PathReport, TaskOutcome, connector::ConnectionConfig,
     },
     pattern::Reduction,
+    protocols::iscsi::{self, PortalGroups},
     seeded::SeededRng,
-    server::Protocol,
+    server::{ExportOptions, Protocol},
 };
 use iotax_proto::Instant;
 use iotax_sim::{Choice, Exporter, HostId, Link, PipeId, Side, Store, Volume, World, add_load, connection_config};
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::NvmeTcp, Protocol::Iscsi];
+/// With and without portals that report their access.
+const EXPORTS: [(Protocol, bool); 3] = [(Protocol::NvmeTcp, true), (Protocol::Iscsi, false), (Protocol::Iscsi, true)];
 /// Seeds per protocol in every test run; `make sim-test` runs more.
 const SEEDS: u64 = 60;
 /// Too early a retry must be found within this many seeds.
@@ -26,7 +29,7 @@ const WORKERS: u32 = 2;
 /// I/Os of each worker.
 const OUTSTANDING: u32 = 2;
 /// After this time the load knows of a change, and what was under way before has ended.
-const SETTLED: Duration = Duration::from_millis(500);
+const SETTLED: Duration = Duration::from_millis(1_200);
 const STARTED_UNIX_NS: u64 = 1_795_000_000_000_000_000;
 /// Virtual time of the load, and until which everything must have ended.
 const RUNTIME: Duration = Duration::from_secs(20);
@@ -45,13 +48,26 @@ struct Paths {
 }
 
 impl Paths {
+    /// The server's portals report their access if they can.
     fn new(protocol: Protocol, seed: u64, run: RunConfig, adapt: impl FnOnce(&mut ConnectionConfig)) -> Self {
+        Self::with_options(protocol, each_portal_group(), seed, run, adapt)
+    }
+
+    fn with_options(
+        protocol: Protocol,
+        options: ExportOptions,
+        seed: u64,
+        run: RunConfig,
+        adapt: impl FnOnce(&mut ConnectionConfig),
+    ) -> Self {
+        let options = if protocol == Protocol::Iscsi { options } else { ExportOptions::default() };
         let mut world = World::new(seed);
         let link = Link { latency: LATENCY, ..Link::default() };
         let links = [world.add_link(link.clone()), world.add_link(link)];
         let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns: 0, burn_ns: 0 };
         let addresses: Vec<_> = (0..PATHS).map(portal).collect();
-        let server = Exporter::start_portals(&mut world, volume, &addresses, links[1], protocol, STARTED_UNIX_NS);
+        let server =
+            Exporter::start_portals(&mut world, volume, &addresses, links[1], (protocol, options), STARTED_UNIX_NS);
         let portals: Vec<_> = addresses.iter().map(|address| format!("{address}:4000")).collect();
         let text = server.endpoint(0).text.replacen(&portals[0], &portals.join(","), 1);
         let endpoint = Endpoint::parse(&text).expect("an endpoint");
@@ -103,6 +119,11 @@ impl Paths {
     }
 }
 
+fn each_portal_group() -> ExportOptions {
+    let iscsi = iscsi::ExportOptions { portal_groups: Some(PortalGroups::Each) };
+    ExportOptions { iscsi, ..ExportOptions::default() }
+}
+
 fn seeds() -> u64 {
     std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS)
 }
@@ -117,15 +138,20 @@ fn mixed(runtime: Duration, seed: u64) -> RunConfig {
 }
 
 /// Loses random connections for the whole run: the client learns of it at once, the server perhaps much later, and
-/// bytes in flight may arrive in the meantime.
-fn flapping(protocol: Protocol, seed: u64, retries_at_once: bool) -> (Result<Measured, Failure>, Vec<PathReport>) {
-    let mut paths = Paths::new(protocol, seed, mixed(RUNTIME, seed), |connection| {
+/// bytes in flight may arrive in the meantime. Portals that report their access also change it.
+fn flapping(
+    (protocol, reports_access): (Protocol, bool),
+    seed: u64,
+    retries_at_once: bool,
+) -> (Result<Measured, Failure>, Vec<PathReport>) {
+    let options = if reports_access { each_portal_group() } else { ExportOptions::default() };
+    let mut paths = Paths::with_options(protocol, options, seed, mixed(RUNTIME, seed), |connection| {
         connection.retries_at_once = retries_at_once;
     });
     paths.begin();
     let mut random = SeededRng::new(seed, "flaps", 0);
     let mut accesses = SeededRng::new(seed, "access", 0);
-    let changes_access = protocol == Protocol::NvmeTcp && !retries_at_once;
+    let changes_access = reports_access && !retries_at_once;
     let mut now = [Access::Optimized; PATHS as usize];
     let end = paths.world.now() + RUNTIME;
     while paths.world.now() < end && paths.load.borrow().outcome().is_none() {
@@ -176,8 +202,8 @@ fn any_access(random: &mut SeededRng) -> Access {
 
 /// The result of a load during whose run the access over its paths changes at random, its paths, and how often the access
 /// over a path ended.
-fn changing(seed: u64, ignores_access: bool) -> (Result<Measured, Failure>, Vec<PathReport>, u64) {
-    let mut paths = Paths::new(Protocol::NvmeTcp, seed, mixed(RUNTIME, seed), |connection| {
+fn changing(protocol: Protocol, seed: u64, ignores_access: bool) -> (Result<Measured, Failure>, Vec<PathReport>, u64) {
+    let mut paths = Paths::new(protocol, seed, mixed(RUNTIME, seed), |connection| {
         connection.ignores_access = ignores_access;
     });
     paths.begin();
@@ -203,36 +229,42 @@ fn uses_inaccessible_path(reports: &[PathReport], ends: u64) -> bool {
 
 #[test]
 fn no_read_or_write_fails_and_no_inaccessible_path_is_used_while_the_access_changes() {
-    let (mut refused, mut seen) = (0, 0);
-    let seeds = seeds();
-    for seed in 0..seeds {
-        let (outcome, reports, ends) = changing(seed, false);
-        let measured = outcome.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
-        assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "seed {seed}");
-        assert!(measured.read.ios > 100 && measured.write.ios > 100, "seed {seed}");
-        assert!(!uses_inaccessible_path(&reports, ends), "seed {seed}: {reports:?}, {ends} times without access");
-        assert!(reports.iter().all(|report| report.losses == 0 && report.counts.completed > 0), "seed {seed}");
-        refused += reports.iter().map(|report| report.counts.refused).sum::<u64>();
-        seen += ends;
+    for protocol in PROTOCOLS {
+        let (mut refused, mut seen) = (0, 0);
+        let seeds = seeds();
+        for seed in 0..seeds {
+            let (outcome, reports, ends) = changing(protocol, seed, false);
+            let at = format!("{protocol:?} seed {seed}");
+            let measured = outcome.unwrap_or_else(|failure| panic!("{at}: {failure}"));
+            assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "{at}");
+            assert!(measured.read.ios > 100 && measured.write.ios > 100, "{at}");
+            assert!(!uses_inaccessible_path(&reports, ends), "{at}: {reports:?}, {ends} times without access");
+            assert!(reports.iter().all(|report| report.losses == 0 && report.counts.completed > 0), "{at}");
+            refused += reports.iter().map(|report| report.counts.refused).sum::<u64>();
+            seen += ends;
+        }
+        assert!(seen > 3 * seeds && refused > seeds, "{protocol:?}: {seen} times without access, {refused} refusals");
     }
-    assert!(seen > 3 * seeds && refused > seeds, "{seen} times without access, {refused} refusals");
 }
 
 /// The checker finds what it is for.
 #[test]
 fn use_of_an_inaccessible_path_is_found() {
-    let is_found = |seed: &u64| {
-        let (outcome, reports, ends) = changing(*seed, true);
-        outcome.is_err() || uses_inaccessible_path(&reports, ends)
-    };
-    assert!((0..CANARY_SEEDS).any(|seed| is_found(&seed)));
+    for protocol in PROTOCOLS {
+        let is_found = |seed: &u64| {
+            let (outcome, reports, ends) = changing(protocol, *seed, true);
+            outcome.is_err() || uses_inaccessible_path(&reports, ends)
+        };
+        assert!((0..CANARY_SEEDS).any(|seed| is_found(&seed)), "{protocol:?}");
+    }
 }
 
 #[test]
 fn load_goes_over_the_paths_with_the_best_access_and_returns() {
     use Access::{Inaccessible, NonOptimized, Optimized};
-    for policy in [PathPolicy::Fixed, PathPolicy::RoundRobin, PathPolicy::QueueDepth] {
-        let mut paths = Paths::new(Protocol::NvmeTcp, 1, mixed(RUNTIME, 1), |connection| connection.policy = policy);
+    let policies = [PathPolicy::Fixed, PathPolicy::RoundRobin, PathPolicy::QueueDepth];
+    for (protocol, policy) in PROTOCOLS.into_iter().flat_map(|protocol| policies.map(|policy| (protocol, policy))) {
+        let mut paths = Paths::new(protocol, 1, mixed(RUNTIME, 1), |connection| connection.policy = policy);
         paths.begin();
         let both = policy != PathPolicy::Fixed;
         for (access, used) in [
@@ -254,7 +286,7 @@ fn load_goes_over_the_paths_with_the_best_access_and_returns() {
             let before = completed(&paths);
             paths.wait(Duration::from_secs(1));
             let grown: Vec<bool> = completed(&paths).iter().zip(before).map(|(now, before)| *now > before).collect();
-            assert_eq!(grown, used, "{policy:?} {access:?}");
+            assert_eq!(grown, used, "{protocol:?} {policy:?} {access:?}");
         }
         let (outcome, reports) = paths.end(LIMIT);
         assert!(outcome.is_ok_and(|measured| measured.read.errors + measured.write.errors == 0));
@@ -264,11 +296,11 @@ fn load_goes_over_the_paths_with_the_best_access_and_returns() {
 
 #[test]
 fn no_read_or_write_fails_and_none_is_undone_while_paths_come_and_go() {
-    for protocol in PROTOCOLS {
+    for (protocol, reports_access) in EXPORTS {
         let seeds = seeds();
         let (mut lost, mut losses) = (0, 0);
         for seed in 0..seeds {
-            let (outcome, reports) = flapping(protocol, seed, false);
+            let (outcome, reports) = flapping((protocol, reports_access), seed, false);
             let measured = outcome.unwrap_or_else(|failure| panic!("{protocol:?} seed {seed}: {failure}"));
             assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "{protocol:?} seed {seed}");
             assert!(measured.read.ios > 100 && measured.write.ios > 100, "{protocol:?} seed {seed}");
@@ -282,8 +314,8 @@ fn no_read_or_write_fails_and_none_is_undone_while_paths_come_and_go() {
 /// The checker finds what it is for: writes that are sent again at once are undone by their first copies.
 #[test]
 fn write_that_is_sent_again_too_early_is_found() {
-    for protocol in PROTOCOLS {
-        let undone = |seed: &u64| flapping(protocol, *seed, true).0.is_err();
-        assert!((0..CANARY_SEEDS).any(|seed| undone(&seed)), "{protocol:?}");
+    for export in EXPORTS {
+        let undone = |seed: &u64| flapping(export, *seed, true).0.is_err();
+        assert!((0..CANARY_SEEDS).any(|seed| undone(&seed)), "{export:?}");
     }
 }

@@ -101,8 +101,8 @@ def test_kernel_follows_the_ana_state_of_its_path(serve: Serve, machine: KernelM
     address = server.portals["nvme-tcp"]["address"]
     machine.run(NVME.script(server, f"connect {NQN}; ls /sys/class/nvme/nvme0/nvme0c*n1/ana_state"))
     for state in ("inaccessible", "non-optimized", "optimized"):
-        answer = server.command({"command": "ana", "portal": address, "state": state})
-        assert answer == {"event": "ana", "portal": address, "state": state}
+        answer = server.command({"command": "access", "portal": address, "state": state})
+        assert answer == {"event": "access", "portal": address, "state": state}
         seen = (
             "cat_state() { cat /sys/class/nvme/nvme0/nvme0c*n1/ana_state; }; n=0; "
             f'while [ "$(cat_state)" != {state} ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); done; cat_state'

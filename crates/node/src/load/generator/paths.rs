@@ -41,14 +41,15 @@ pub(super) struct Paths {
     /// Number of connections of a path: its control, and one per worker.
     slots: usize,
     retries_at_once: bool,
-    /// The unit as the first path found it.
-    unit: Option<Unit>,
+    /// The unit as the first paths found it.
+    unit: Unit,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A unit, as far as it is known.
+#[derive(Debug, Default)]
 struct Unit {
-    geometry: Geometry,
-    identity: Vec<(&'static str, String)>,
+    geometry: Option<Geometry>,
+    identity: Option<Vec<(&'static str, String)>>,
 }
 
 struct Path {
@@ -102,6 +103,8 @@ struct Fresh {
 #[derive(Default)]
 struct News {
     geometry: Option<Geometry>,
+    /// The target says how the unit can be accessed, perhaps not at all.
+    knows_access: bool,
     closed: bool,
 }
 
@@ -207,7 +210,7 @@ impl LoadNode {
             dial: Box::new(move |path, portal| connector::path_control(&endpoint, &connection, &config, path, portal)),
             slots,
             retries_at_once,
-            unit: None,
+            unit: Unit::default(),
         }));
         Ok(())
     }
@@ -242,9 +245,10 @@ impl LoadNode {
 
     /// Which paths are down and why, or not accessible, for a message; empty if all can be used.
     pub(super) fn paths_down(&self) -> String {
-        let said = self.paths.iter().flat_map(|paths| &paths.all).map(|path| {
+        let said = self.paths.iter().flat_map(|paths| paths.all.iter().enumerate()).map(|(index, path)| {
             if path.is_up() {
-                let is_refused = path.access == Some(Access::Inaccessible);
+                let mut fans = self.workers.iter().filter_map(Worker::fan);
+                let is_refused = fans.any(|fan| fan.access(index) == Some(Access::Inaccessible));
                 let text = format!("; the target gives no access over the path to {}", path.portal);
                 return if is_refused { text } else { String::new() };
             }
@@ -275,8 +279,12 @@ impl LoadNode {
         match received {
             Ok(()) => {
                 if let Some(worker) = slot.checked_sub(1) {
-                    if self.workers[worker].take_refused(path) {
+                    let news = self.workers[worker].take_news(path);
+                    if news.is_refused {
                         self.check_access(now, path);
+                    }
+                    if let Some(geometry) = news.found {
+                        self.compare_unit(path, Some(&geometry), None);
                     }
                     self.turn(now, worker);
                 }
@@ -426,7 +434,8 @@ impl LoadNode {
                 }
                 let Some(paths) = &self.paths else { return false };
                 let fresh = &paths.all[path].fresh;
-                let opened = fresh.len() == self.workers.len() && fresh.iter().all(|each| each.news.geometry.is_some());
+                let is_open = |each: &Fresh| each.news.geometry.is_some() || each.news.knows_access;
+                let opened = fresh.len() == self.workers.len() && fresh.iter().all(is_open);
                 opened && self.opened(now, path, through)
             }
             Stage::Up => self.step_path_control(now, path),
@@ -500,19 +509,13 @@ impl LoadNode {
         let mut identity = at.control.as_ref().map(|link| link.control.facts().identity).unwrap_or_default();
         let Some(first) = at.fresh.first() else { return false };
         identity.extend(first.initiator.facts().identity);
-        let Some(geometry) = first.news.geometry.clone() else { return false };
         let after_loss = first.initiator.after_loss();
-        let unit = Unit { geometry, identity };
-        if let Some(known) = paths.unit.replace(unit.clone()).filter(|known| *known != unit) {
-            let message = format!(
-                "its portals lead to different units: {} through {}, and {} before",
-                unit.describe(),
-                at.portal,
-                known.describe()
-            );
-            self.fail(Failure::new(FailureKind::WrongKind, message, self.place.clone()));
+        let geometry = at.fresh.iter().find_map(|fresh| fresh.news.geometry.clone());
+        if !self.compare_unit(path, geometry.as_ref(), Some(identity)) {
             return false;
         }
+        let Some(paths) = &mut self.paths else { return false };
+        let at = &mut paths.all[path];
         let ends_lost = matches!(after_loss, Some(AfterLoss::Login { .. })) && at.after_loss == after_loss;
         if through == path {
             at.after_loss = after_loss;
@@ -532,10 +535,41 @@ impl LoadNode {
         if ends_lost {
             self.release_writes(now, path);
         }
-        if self.phase == Phase::Opening && self.paths.as_ref().is_some_and(|paths| paths.all.iter().all(Path::is_up)) {
-            self.workers.iter_mut().for_each(|worker| worker.state.geometry = Some(unit.geometry.clone()));
-        }
+        self.set_unit();
         self.turn_all(now);
+        true
+    }
+
+    /// Gives the workers the unit, once all paths are up and one of them has found its size.
+    fn set_unit(&mut self) {
+        let Some(paths) = self.paths.as_ref().filter(|_| self.phase == Phase::Opening) else { return };
+        if let Some(geometry) = paths.unit.geometry.as_ref().filter(|_| paths.all.iter().all(Path::is_up)) {
+            self.workers.iter_mut().for_each(|worker| worker.state.geometry = Some(geometry.clone()));
+        }
+    }
+
+    /// Compares the unit that a path leads to with that of the others. If it is another one, the load fails: false. A path
+    /// without access may not have found its size yet.
+    fn compare_unit(
+        &mut self,
+        path: usize,
+        geometry: Option<&Geometry>,
+        identity: Option<Vec<(&'static str, String)>>,
+    ) -> bool {
+        let Some(paths) = &mut self.paths else { return false };
+        let found = Unit { geometry: geometry.cloned(), identity };
+        if !found.fits(&paths.unit) {
+            let message = format!(
+                "its portals lead to different units: {} through {}, and {} before",
+                found.describe(),
+                paths.all[path].portal,
+                paths.unit.describe()
+            );
+            self.fail(Failure::new(FailureKind::WrongKind, message, self.place.clone()));
+            return false;
+        }
+        paths.unit.learn(found);
+        self.set_unit();
         true
     }
 
@@ -683,9 +717,24 @@ impl LoadNode {
 }
 
 impl Unit {
+    /// Whether both may be the same.
+    fn fits(&self, other: &Self) -> bool {
+        fn fits<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
+            one.is_none() || other.is_none() || one == other
+        }
+        fits(self.geometry.as_ref(), other.geometry.as_ref()) && fits(self.identity.as_ref(), other.identity.as_ref())
+    }
+
+    fn learn(&mut self, found: Self) {
+        self.geometry = found.geometry.or(self.geometry.take());
+        self.identity = found.identity.or(self.identity.take());
+    }
+
     fn describe(&self) -> String {
-        let serial = self.identity.iter().find(|(name, _)| *name == "serial").map_or("none", |(_, serial)| serial);
-        format!("{} bytes, serial number {serial}", self.geometry.size_bytes)
+        let size =
+            self.geometry.as_ref().map_or("unknown size".to_owned(), |found| format!("{} bytes", found.size_bytes));
+        let serial = self.identity.iter().flatten().find(|(name, _)| *name == "serial");
+        format!("{size}, serial number {}", serial.map_or("none", |(_, serial)| serial))
     }
 }
 
@@ -700,5 +749,9 @@ impl InitiatorEvents for News {
 
     fn closed(&mut self, _: Instant) {
         self.closed = true;
+    }
+
+    fn access_known(&mut self, _: Instant) {
+        self.knows_access = true;
     }
 }

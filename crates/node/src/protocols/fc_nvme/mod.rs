@@ -98,6 +98,7 @@ impl Definition for FcNvme {
 
     type Target = Connection;
     type Exported = Exported;
+    type ExportOptions = ();
     type Common = ();
 
     fn common(_: &ServerConfig) {}

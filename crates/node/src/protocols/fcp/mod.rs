@@ -89,6 +89,7 @@ impl Definition for Fcp {
 
     type Target = Connection;
     type Exported = Exported;
+    type ExportOptions = ();
     type Common = ();
 
     fn common(_: &ServerConfig) {}

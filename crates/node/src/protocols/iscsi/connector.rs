@@ -7,10 +7,12 @@ use iotax_proto::{
         chap::CHALLENGE_LEN,
         initiator::{self, Config, Mutual, Session},
     },
+    scsi::AccessState,
 };
 
 use super::{Options, Unit};
 use crate::{
+    access::Access,
     load::{Facts, settings::Settings},
     protocols::logical_unit::identity_facts,
     random::Randomness,
@@ -50,6 +52,7 @@ impl Login {
             ping_interval: settings.keep_alive.map_or(unnamed.ping_interval, |keep_alive| keep_alive / 2),
             login_timeout: settings.keep_alive.unwrap_or(unnamed.login_timeout),
             queue_depth: outstanding.clamp(1, 4096) as u16,
+            watches_access: settings.has_paths,
             ..unnamed
         };
         let (chap, randomness, instance) = (options.chap.clone(), settings.randomness.clone(), settings.instance);
@@ -71,6 +74,17 @@ impl Login {
             Mutual { credentials, identifier, challenge: challenge.to_vec() }
         };
         Some(initiator::Chap { initiator, target: target.map(mutual) })
+    }
+}
+
+/// The states in which a target executes no I/O are one (SPC-5 §5.17).
+pub(super) fn access(state: AccessState) -> Access {
+    match state {
+        AccessState::Optimized | AccessState::BlockDependent => Access::Optimized,
+        AccessState::NonOptimized => Access::NonOptimized,
+        AccessState::Standby | AccessState::Unavailable | AccessState::Offline | AccessState::Transitioning => {
+            Access::Inaccessible
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod connector;
 mod options;
 mod service;
 
-pub use options::Options;
+pub use options::{ExportOptions, Options, PortalGroups};
 
 use std::net::SocketAddr;
 
@@ -24,6 +24,7 @@ use super::{
     logical_unit::parse_lun,
 };
 use crate::{
+    access::Access,
     failure::Failure,
     load::{
         AfterLoss, Direct, Facts,
@@ -88,12 +89,21 @@ impl Definition for Iscsi {
         Some(AfterLoss::Login { group: session.portal_group() })
     }
 
+    fn access(session: &Session) -> Option<Access> {
+        session.access().map(connector::access)
+    }
+
+    fn check_access(session: &mut Session, now: Instant) {
+        session.check_access(now);
+    }
+
     fn facts(session: &Session) -> Facts {
         connector::facts(session)
     }
 
     type Target = Connection;
     type Exported = Exported;
+    type ExportOptions = ExportOptions;
     type Common = ();
 
     fn common(_: &ServerConfig) {}

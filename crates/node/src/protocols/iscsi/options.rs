@@ -1,4 +1,4 @@
-//! Options of an iSCSI session.
+//! Options of an iSCSI session, and of an iSCSI export.
 
 use crate::{protocols::Given, secrets::Chap};
 
@@ -28,5 +28,27 @@ impl Given for Options {
             (chap.is_some(), "chap"),
         ];
         options.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
+    }
+}
+
+/// Options of an iSCSI export; `None` is the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    pub portal_groups: Option<PortalGroups>,
+}
+
+/// The portal groups of a target. Each is a target port (RFC 7143 §4.4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortalGroups {
+    /// One of all portals, so a lost session can be ended through any of them.
+    #[default]
+    One,
+    /// One for each portal, which reports its own access state.
+    Each,
+}
+
+impl Given for ExportOptions {
+    fn given(&self) -> Vec<&'static str> {
+        self.portal_groups.iter().map(|_| "portal_groups").collect()
     }
 }

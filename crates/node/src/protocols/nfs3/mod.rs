@@ -87,6 +87,7 @@ impl Definition for Nfs3 {
 
     type Target = Connection;
     type Exported = FileExport;
+    type ExportOptions = ();
     type Common = FileCommon;
 
     fn common(config: &ServerConfig) -> FileCommon {

@@ -103,6 +103,7 @@ impl Definition for Nfs41 {
 
     type Target = Connection;
     type Exported = FileExport;
+    type ExportOptions = ();
     type Common = FileCommon;
 
     fn common(config: &ServerConfig) -> FileCommon {

@@ -78,6 +78,7 @@ impl Definition for NvmeTcp {
 
     type Target = TargetQueue;
     type Exported = NvmSubsystem;
+    type ExportOptions = ();
     type Common = Common;
 
     fn common(_: &ServerConfig) -> Common {

@@ -54,6 +54,7 @@ impl Bench {
                     groups: None,
                     portmap: None,
                     squash: iotax_node::server::Squash::None,
+                    options: iotax_node::server::ExportOptions::default(),
                 };
                 export(&mut made);
                 made

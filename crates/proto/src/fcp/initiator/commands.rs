@@ -127,12 +127,16 @@ impl Commands {
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
             CommandOutcome::Good => Ok(()),
-            CommandOutcome::Retry(_) if tries < TRIES_MAX && slot.aborted.is_none() => {
+            CommandOutcome::Retry(_) | CommandOutcome::AccessChanged(_)
+                if tries < TRIES_MAX && slot.aborted.is_none() =>
+            {
                 self.send(tag, link);
                 return Ok(());
             }
             CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
-            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Err(error),
+            CommandOutcome::Retry(error) | CommandOutcome::AccessChanged(error) | CommandOutcome::Failed(error) => {
+                Err(error)
+            }
         };
         self.exchanges.complete(now, tag, result, events);
         Ok(())

@@ -186,7 +186,7 @@ impl Session {
                 if found.parameters & service::TARGET == 0 {
                     return Err(Violation::refused(Refusal::WrongKind, "the port is not an FCP target"));
                 }
-                let (probe, first) = Probe::begin(self.config.max_io_len);
+                let (probe, first) = Probe::begin(self.config.max_io_len, false);
                 self.ask(&first);
                 self.phase = Phase::Probe(probe);
             }
@@ -243,8 +243,9 @@ impl Session {
         let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
         match probe.end(response.status, response.sense)? {
             Probed::Ask(command) => self.ask(&command),
+            Probed::NoAccess => return Err(Violation::refused(Refusal::Inaccessible, "no access to the unit")),
             Probed::Known(geometry) => {
-                self.identity = probe.take_identity();
+                self.identity = probe.identity();
                 let lun = scsi::encode_lun(self.config.lun);
                 self.phase = Phase::Ready(Commands::new(lun, geometry.clone(), self.config.queue_depth));
                 events.ready(now, &geometry);

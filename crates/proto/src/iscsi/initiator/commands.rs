@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::link::Link;
+use super::{link::Link, watch::AccessNews};
 use crate::{
     Geometry, InitiatorEvents, Instant, Io, IoError, Misuse, Payload, Refusal, Tag, Violation,
     iscsi::pdu::{
@@ -11,7 +11,10 @@ use crate::{
         control::{function, function_response},
         is_before,
     },
-    scsi::initiator::{self, CommandOutcome, Job},
+    scsi::{
+        self,
+        initiator::{self, CommandOutcome, Job},
+    },
 };
 
 /// How often a command is sent in total, if a unit attention condition or a busy target makes a retry necessary.
@@ -30,6 +33,10 @@ pub(super) struct Commands {
     resend: Vec<Tag>,
     /// The data of WRITE SAME.
     zero_block: Payload,
+    /// The access to the logical unit is followed.
+    watches_access: bool,
+    /// Commands, with their generations, that wait until the access is known, because it changed before they were executed.
+    held: Vec<(Tag, u16)>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +57,7 @@ struct TaskSlot {
 }
 
 impl Commands {
-    pub(super) fn new(lun: u64, geometry: Geometry, depth: u16) -> Self {
+    pub(super) fn new(lun: u64, geometry: Geometry, depth: u16, watches_access: bool) -> Self {
         let zero_block = Payload::from_vec(alloc::vec![0; geometry.block_size as usize]);
         Self {
             lun,
@@ -59,6 +66,8 @@ impl Commands {
             outstanding: 0,
             resend: Vec::new(),
             zero_block,
+            watches_access,
+            held: Vec::new(),
         }
     }
 
@@ -100,7 +109,7 @@ impl Commands {
         Ok(tag)
     }
 
-    /// Processes the status of a command.
+    /// Processes the status of a command. Returns what it says about the access.
     pub(super) fn status(
         &mut self,
         now: Instant,
@@ -109,7 +118,8 @@ impl Commands {
         sense: &[u8],
         link: &mut Link,
         events: &mut dyn InitiatorEvents,
-    ) -> Result<(), Violation> {
+    ) -> Result<AccessNews, Violation> {
+        let watches_access = self.watches_access;
         let (tag, slot) = self.find(itt)?;
         let read_len = slot.job.as_ref().map_or(0, |job| job.read_len);
         let result = match initiator::outcome(status, sense) {
@@ -118,19 +128,58 @@ impl Commands {
                 Err(IoError::Failed { status: 0, refusal: Refusal::Other, what })
             }
             CommandOutcome::Good => Ok(()),
-            CommandOutcome::Retry(_) if slot.tries < TRIES_MAX => {
+            CommandOutcome::AccessChanged(_) if watches_access => {
+                let generation = slot.generation;
+                self.held.push((tag, generation));
+                return Ok(AccessNews::Changed);
+            }
+            CommandOutcome::Retry(_) | CommandOutcome::AccessChanged(_) if slot.tries < TRIES_MAX => {
                 if link.window() > 0 {
                     self.send(tag, link);
                 } else {
                     self.resend.push(tag);
                 }
-                return Ok(());
+                return Ok(AccessNews::None);
             }
             CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
-            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Err(error),
+            CommandOutcome::Failed(error @ IoError::Failed { refusal: Refusal::Inaccessible, .. })
+                if watches_access =>
+            {
+                self.complete(now, tag, Err(error), events);
+                return Ok(AccessNews::Refused);
+            }
+            CommandOutcome::Retry(error) | CommandOutcome::AccessChanged(error) | CommandOutcome::Failed(error) => {
+                Err(error)
+            }
         };
         self.complete(now, tag, result, events);
-        Ok(())
+        Ok(AccessNews::None)
+    }
+
+    /// The access is known: the commands that waited for it are sent again, or end as refused.
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        is_accessible: bool,
+        link: &mut Link,
+        events: &mut dyn InitiatorEvents,
+    ) {
+        for (tag, generation) in core::mem::take(&mut self.held) {
+            // It may have been aborted meanwhile, and its tag used again.
+            let slot = &mut self.slots[tag as usize];
+            if slot.job.is_none() || slot.generation != generation {
+                continue;
+            }
+            slot.tries = 0;
+            if is_accessible {
+                self.resend.push(tag);
+            } else {
+                let sense = scsi::Sense::ACCESS_STATE_CHANGED;
+                let error = initiator::failure(scsi::status::CHECK_CONDITION, Some(sense));
+                self.complete(now, tag, Err(error), events);
+            }
+        }
+        self.resend(link);
     }
 
     /// Resends waiting commands, as far as the command window allows.

@@ -5,6 +5,7 @@ mod discovery;
 mod link;
 mod login;
 mod session;
+mod watch;
 
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
@@ -37,6 +38,9 @@ pub struct Config {
     /// A command that takes longer is aborted and resent, because another initiator may have ended it without notice
     /// (SAM-5 §5.6).
     pub command_timeout: Duration,
+    /// Follow how the logical unit can be accessed through the target port, if the target reports it (SPC-5 §5.17). Then an
+    /// I/O that it refuses for want of access was not executed.
+    pub watches_access: bool,
 }
 
 impl Config {
@@ -54,6 +58,7 @@ impl Config {
             login_timeout: Duration::from_secs(15),
             ping_interval: Duration::from_secs(10),
             command_timeout: Duration::from_secs(60),
+            watches_access: false,
         }
     }
 }

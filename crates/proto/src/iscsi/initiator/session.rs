@@ -7,6 +7,7 @@ use super::{
     commands::Commands,
     link::{Link, control_itt},
     login::Login,
+    watch::{AccessNews, Watch},
 };
 use crate::{
     Initiator, InitiatorEvents, Instant, Io, IoError, Misuse, Refusal, Tag, Transmit, Violation,
@@ -21,10 +22,12 @@ use crate::{
         text::DEFAULT_SEGMENT_LEN,
     },
     scsi::{
-        self,
+        self, AccessState,
         initiator::{Probe, Probed},
     },
 };
+
+const NEVER: Instant = Instant(u64::MAX);
 
 /// The initiator's side of a session with one connection.
 #[derive(Debug)]
@@ -44,7 +47,13 @@ pub struct Session {
     managed_at: Instant,
     /// When to check next whether a command takes too long, while any is outstanding.
     next_look: Instant,
+    /// The access to the logical unit, if the target reports it and `Config::watches_access` is set.
+    watch: Option<Watch>,
+    /// When the watch needs the time.
+    watch_due: Instant,
     closing: bool,
+    /// No I/O is accepted: it is closing, or the access is in question.
+    is_shut: bool,
     login_deadline: Instant,
     last_heard: Instant,
     pinged: bool,
@@ -54,6 +63,8 @@ pub struct Session {
 enum Phase {
     Login(Box<Login>),
     Probe(Probe),
+    /// The target gives no access, so the other queries wait.
+    Barred(Probe),
     Ready(Commands),
     /// A Logout Request was sent.
     Leaving,
@@ -84,7 +95,10 @@ impl Session {
             managing: None,
             managed_at: now,
             next_look: now,
+            watch: None,
+            watch_due: NEVER,
             closing: false,
+            is_shut: false,
             login_deadline: now + config.login_timeout,
             last_heard: now,
             pinged: false,
@@ -103,6 +117,22 @@ impl Session {
     /// of this group ends this one (RFC 7143 §6.3.5).
     pub fn portal_group(&self) -> Option<u16> {
         self.link.portal_group
+    }
+
+    /// How the logical unit can be accessed through the target port; `None` if the target does not report it. It is
+    /// `Transitioning` while it is unknown or the session is not ready.
+    pub fn access(&self) -> Option<AccessState> {
+        let state = self.watch.as_ref()?.state();
+        let is_ready = matches!(self.phase, Phase::Ready(_)) || !state.is_accessible();
+        Some(if is_ready { state } else { AccessState::Transitioning })
+    }
+
+    /// Asks for the access again, because it may have changed.
+    pub fn check_access(&mut self, now: Instant) {
+        if let Some(watch) = &mut self.watch {
+            watch.check(now);
+            self.follow_watch(now);
+        }
     }
 
     /// The logical unit's INQUIRY data, once received.
@@ -161,8 +191,14 @@ impl Session {
                     events.data(*tag, data.buffer_offset + offset, bytes);
                     Ok(())
                 }
-                (Phase::Probe(probe), Current::Probe(data)) => {
-                    if !probe.data(data.buffer_offset.saturating_add(offset), bytes) {
+                (phase, Current::Probe(data)) => {
+                    let offset = data.buffer_offset.saturating_add(offset);
+                    let is_expected = match (phase, &mut self.watch) {
+                        (Phase::Probe(probe), _) => probe.data(offset, bytes),
+                        (_, Some(watch)) => watch.data(offset, bytes),
+                        (_, None) => false,
+                    };
+                    if !is_expected {
                         let rule = rule!("RFC 7143 §11.7: data out of order or beyond what was expected");
                         return Err(Violation::misbehaved(rule).at(40));
                     }
@@ -194,7 +230,7 @@ impl Session {
     fn header(&mut self, bhs: &Bhs) -> Result<(), Violation> {
         let is_data = match &self.phase {
             Phase::Ready(_) => bhs.opcode() == DataIn::OPCODE,
-            Phase::Probe(_) => bhs.opcode() == DataIn::OPCODE && bhs.itt() == control_itt::PROBE,
+            Phase::Probe(_) | Phase::Barred(_) => bhs.opcode() == DataIn::OPCODE && bhs.itt() == control_itt::PROBE,
             _ => false,
         };
         if !is_data {
@@ -204,7 +240,13 @@ impl Session {
         }
         let data = DataIn::parse(bhs);
         self.current = match &mut self.phase {
-            Phase::Ready(commands) => Current::Data(commands.data_in(&data, bhs.data_len())?, data),
+            Phase::Ready(commands) => match commands.data_in(&data, bhs.data_len()) {
+                Ok(tag) => Current::Data(tag, data),
+                Err(_) if data.itt == control_itt::PROBE && self.watch.as_ref().is_some_and(Watch::is_asking) => {
+                    Current::Probe(data)
+                }
+                Err(violation) => return Err(violation),
+            },
             _ => Current::Probe(data),
         };
         Ok(())
@@ -227,7 +269,7 @@ impl Session {
         if let Phase::Login(login) = &mut self.phase {
             if login.response(bhs, &self.control, &mut self.link, &mut self.framer)? {
                 self.auth_method = login.auth_method();
-                let (probe, first) = Probe::begin(self.config.max_io_len);
+                let (probe, first) = Probe::begin(self.config.max_io_len, self.config.watches_access);
                 self.link.ask(scsi::encode_lun(self.config.lun), &first);
                 self.phase = Phase::Probe(probe);
                 self.leave_when_idle();
@@ -297,7 +339,82 @@ impl Session {
             return Ok(());
         }
         let sense = sense_data(&self.control);
-        commands.status(now, response.itt, response.status, sense, &mut self.link, events)
+        match commands.status(now, response.itt, response.status, sense, &mut self.link, events)? {
+            AccessNews::None => {}
+            news => self.on_access_news(now, news, events),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn on_access_news(&mut self, now: Instant, news: AccessNews, events: &mut dyn InitiatorEvents) {
+        if let Some(watch) = &mut self.watch {
+            watch.on_news(now, news);
+            events.access_in_question(now);
+            self.follow_watch(now);
+        }
+    }
+
+    /// Asks for the access if it is time, and updates what depends on the watch.
+    fn follow_watch(&mut self, now: Instant) {
+        let is_open = matches!(self.phase, Phase::Ready(_) | Phase::Barred(_)) && !self.closing;
+        let Some(watch) = self.watch.as_mut().filter(|_| is_open) else {
+            self.watch_due = NEVER;
+            return;
+        };
+        if watch.is_due(now) {
+            if self.link.window() > 0 {
+                let question = watch.ask(now, self.config.command_timeout);
+                self.link.ask(scsi::encode_lun(self.config.lun), &question);
+            } else {
+                watch.postpone(now);
+            }
+        }
+        self.watch_due = watch.due().unwrap_or(NEVER);
+        self.is_shut = watch.is_in_question();
+    }
+
+    /// Processes the response to a query for the access.
+    fn answered(
+        &mut self,
+        now: Instant,
+        status: u8,
+        sense: &[u8],
+        events: &mut dyn InitiatorEvents,
+    ) -> Result<(), Violation> {
+        let Some(watch) = self.watch.as_mut().filter(|watch| watch.is_asking()) else { return Err(unexpected()) };
+        if let Some(question) = watch.answered(now, status, sense)? {
+            if self.link.window() > 0 {
+                self.link.ask(scsi::encode_lun(self.config.lun), &question);
+            } else {
+                watch.postpone(now);
+            }
+        } else if !watch.is_in_question() {
+            let is_accessible = watch.state().is_accessible();
+            match &mut self.phase {
+                Phase::Ready(commands) => {
+                    commands.release(now, is_accessible, &mut self.link, events);
+                    events.access_known(now);
+                }
+                Phase::Barred(_) if is_accessible => self.resume_probe(now),
+                _ => {}
+            }
+        }
+        self.follow_watch(now);
+        self.leave_when_idle();
+        Ok(())
+    }
+
+    /// There is access: the other queries follow.
+    fn resume_probe(&mut self, now: Instant) {
+        match core::mem::replace(&mut self.phase, Phase::Closed) {
+            Phase::Barred(mut probe) if !self.closing => {
+                self.link.ask(scsi::encode_lun(self.config.lun), &probe.resume());
+                self.login_deadline = now + self.config.login_timeout;
+                self.phase = Phase::Probe(probe);
+            }
+            phase => self.phase = phase,
+        }
     }
 
     /// Processes the response to a query of the probe.
@@ -308,16 +425,25 @@ impl Session {
         sense: &[u8],
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
-        let Phase::Probe(probe) = &mut self.phase else { return Err(unexpected()) };
+        let Phase::Probe(probe) = &mut self.phase else { return self.answered(now, status, sense, events) };
         let lun = scsi::encode_lun(self.config.lun);
-        match probe.end(status, sense)? {
-            Probed::Ask(question) => self.link.ask(lun, &question),
-            Probed::Known(geometry) => {
-                self.identity = probe.take_identity();
-                let commands = Commands::new(lun, geometry.clone(), self.config.queue_depth);
-                self.phase = Phase::Ready(commands);
-                events.ready(now, &geometry);
-            }
+        let probed = probe.end(status, sense)?;
+        if let Probed::Ask(question) = &probed {
+            self.link.ask(lun, question);
+            return Ok(());
+        }
+        self.identity = probe.identity();
+        self.watch = probe.take_access().map(|(query, state)| Watch::new(now, query, state));
+        if let Probed::Known(geometry) = probed {
+            let watches_access = self.watch.is_some();
+            self.phase = Phase::Ready(Commands::new(lun, geometry.clone(), self.config.queue_depth, watches_access));
+            events.ready(now, &geometry);
+        } else if let Phase::Probe(probe) = core::mem::replace(&mut self.phase, Phase::Closed) {
+            self.phase = Phase::Barred(probe);
+        }
+        if self.watch.is_some() {
+            events.access_known(now);
+            self.follow_watch(now);
         }
         Ok(())
     }
@@ -326,7 +452,7 @@ impl Session {
         self.status_of(message.stat_sn, message.exp_cmd_sn, message.max_cmd_sn)?;
         match message.event {
             // RFC 7143 §11.9.1: an initiator that does not renegotiate must log out.
-            async_event::LOGOUT_REQUESTED | async_event::RENEGOTIATE => self.closing = true,
+            async_event::LOGOUT_REQUESTED | async_event::RENEGOTIATE => (self.closing, self.is_shut) = (true, true),
             async_event::CONNECTION_DROPPED | async_event::SESSION_DROPPED => {
                 return Err(Violation::refused(Refusal::Other, "the target drops the session"));
             }
@@ -370,6 +496,10 @@ impl Session {
         self.link.take_stat_sn(stat_sn)
     }
 
+    fn is_asking(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_asking)
+    }
+
     /// When the target has been silent for too long.
     fn silence_ends(&self) -> Instant {
         let allowed = if self.pinged { 2 * self.config.ping_interval } else { self.config.ping_interval };
@@ -404,8 +534,9 @@ impl Session {
             return;
         }
         let idle = match &self.phase {
-            Phase::Ready(commands) => commands.outstanding() == 0,
+            Phase::Ready(commands) => commands.outstanding() == 0 && !self.is_asking(),
             Phase::Probe(_) => true,
+            Phase::Barred(_) => !self.is_asking(),
             Phase::Login(_) | Phase::Leaving | Phase::Closed => false,
         };
         if idle {
@@ -429,14 +560,14 @@ impl Initiator for Session {
 
     fn credits(&self) -> usize {
         match &self.phase {
-            Phase::Ready(commands) if !self.closing => commands.credits(&self.link),
+            Phase::Ready(commands) if !self.is_shut => commands.credits(&self.link),
             _ => 0,
         }
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
         match &mut self.phase {
-            Phase::Ready(commands) if !self.closing => {
+            Phase::Ready(commands) if !self.is_shut => {
                 if commands.outstanding() == 0 {
                     self.next_look = now + self.config.command_timeout;
                 }
@@ -453,8 +584,10 @@ impl Initiator for Session {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Login(_) | Phase::Probe(_) => Some(self.login_deadline),
-            Phase::Ready(commands) if commands.outstanding() > 0 => Some(self.silence_ends().min(self.next_look)),
-            Phase::Ready(_) | Phase::Leaving => Some(self.silence_ends()),
+            Phase::Ready(commands) if commands.outstanding() > 0 => {
+                Some(self.silence_ends().min(self.next_look).min(self.watch_due))
+            }
+            Phase::Ready(_) | Phase::Barred(_) | Phase::Leaving => Some(self.silence_ends().min(self.watch_due)),
             Phase::Closed => None,
         }
     }
@@ -463,7 +596,13 @@ impl Initiator for Session {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Ok(());
         }
-        if matches!(self.phase, Phase::Ready(_) | Phase::Leaving) {
+        if matches!(self.phase, Phase::Ready(_) | Phase::Barred(_) | Phase::Leaving) {
+            if now >= self.watch_due {
+                if self.watch.as_ref().is_some_and(|watch| watch.is_overdue(now)) {
+                    return Err(Violation::timed_out("the target does not say how the unit can be accessed"));
+                }
+                self.follow_watch(now);
+            }
             if now >= self.next_look {
                 self.look(now)?;
             }
@@ -480,7 +619,7 @@ impl Initiator for Session {
     }
 
     fn close(&mut self, _now: Instant) {
-        self.closing = true;
+        (self.closing, self.is_shut) = (true, true);
         self.leave_when_idle();
     }
 

@@ -184,7 +184,8 @@ impl Connection {
                     AuthPolicy::Chap { .. } => Origin::Name(initiator.clone()),
                 };
                 let mut opened = None;
-                grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, origin.clone()));
+                let tag = grant.portal_group_tag;
+                grant.sessions.with(&mut |sessions| opened = sessions.open(&initiator, isid, tag, origin.clone()));
                 let Opened { tsih, live, waits_for } = opened.ok_or(LoginStatus::OUT_OF_RESOURCES)?;
                 let ports = ports(&initiator, isid, &target, grant.portal_group_tag);
                 let nexus = Nexus::new(alloc::rc::Rc::clone(&grant.device), ports, origin);

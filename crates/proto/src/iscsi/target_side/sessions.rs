@@ -20,15 +20,16 @@ const SESSIONS_OF_ORIGIN_MAX: usize = 1024;
 /// The live sessions of a target: assigns TSIHs and reinstates sessions.
 #[derive(Debug)]
 pub struct Sessions {
-    table: SessionTable<InitiatorPort, SessionHandle>,
+    table: SessionTable<Nexus, SessionHandle>,
     last_tsih: SessionHandle,
 }
 
-/// The initiator's end of an I_T nexus (RFC 7143 §4.4.1).
+/// The initiator port and the target port of a session (RFC 7143 §4.4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct InitiatorPort {
-    name: String,
+struct Nexus {
+    initiator: String,
     isid: [u8; 6],
+    portal_group_tag: u16,
 }
 
 /// A session that may start when `waits_for` is over.
@@ -49,9 +50,15 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Opens a session and ends an older one of the same initiator port (session reinstatement, RFC 7143 §6.3.5). The
+    /// Opens a session and ends an older one of the same initiator and target port (RFC 7143 §6.3.5). The
     /// new session may start when no operation of the older one continues. `None` if there are too many sessions.
-    pub(super) fn open(&mut self, initiator: &str, isid: [u8; 6], origin: Origin) -> Option<Opened> {
+    pub(super) fn open(
+        &mut self,
+        initiator: &str,
+        isid: [u8; 6],
+        portal_group_tag: u16,
+        origin: Origin,
+    ) -> Option<Opened> {
         // There are more TSIHs than SESSIONS_MAX, so one is free; 0 is not a valid TSIH.
         loop {
             self.last_tsih = SessionHandle(self.last_tsih.0.wrapping_add(1));
@@ -60,7 +67,8 @@ impl Sessions {
             }
         }
         let tsih = self.last_tsih;
-        let (live, waits_for) = self.table.open(InitiatorPort { name: initiator.into(), isid }, origin, tsih)?;
+        let nexus = Nexus { initiator: initiator.into(), isid, portal_group_tag };
+        let (live, waits_for) = self.table.open(nexus, origin, tsih)?;
         Some(Opened { tsih, live, waits_for })
     }
 
@@ -112,10 +120,12 @@ mod tests {
     #[test]
     fn a_session_of_the_same_port_ends_the_older_one() {
         let mut sessions = Sessions::default();
-        let first = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
-        let other = sessions.open("iqn.a", [2; 6], Origin::Address(1)).expect("room");
-        let mut second = sessions.open("iqn.a", [1; 6], Origin::Address(1)).expect("room");
-        assert_eq!([&first, &other, &second].map(|opened| opened.live.is_ended()), [true, false, false]);
+        let first = sessions.open("iqn.a", [1; 6], 1, Origin::Address(1)).expect("room");
+        let other = sessions.open("iqn.a", [2; 6], 1, Origin::Address(1)).expect("room");
+        let elsewhere = sessions.open("iqn.a", [1; 6], 2, Origin::Address(1)).expect("room");
+        let mut second = sessions.open("iqn.a", [1; 6], 1, Origin::Address(1)).expect("room");
+        let all = [&first, &other, &elsewhere, &second];
+        assert_eq!(all.map(|opened| opened.live.is_ended()), [true, false, false, false], "not of another target port");
         assert!(!second.waits_for.are_over());
         assert!(!sessions.exists(first.tsih) && sessions.exists(other.tsih) && sessions.exists(second.tsih));
         sessions.close(&second.live);
@@ -128,7 +138,7 @@ mod tests {
         let mut held = alloc::vec::Vec::new();
         let mut open = |port: usize, origin: Origin| {
             let [.., high, low] = port.to_be_bytes();
-            sessions.open("iqn.a", [0, 0, 0, 0, high, low], origin).map(|opened| held.push(opened)).is_some()
+            sessions.open("iqn.a", [0, 0, 0, 0, high, low], 1, origin).map(|opened| held.push(opened)).is_some()
         };
         let stranger = Origin::Address(1);
         assert!((0..SESSIONS_OF_ORIGIN_MAX).all(|port| open(port, stranger.clone())));

@@ -5,6 +5,7 @@ use alloc::{string::String, vec::Vec};
 
 use crate::{
     Reserve,
+    scsi::AccessState,
     wire::{Reader, printable},
 };
 
@@ -59,6 +60,13 @@ pub fn read_capacity_16(allocation_len: u32) -> CdbBytes {
 
 pub fn report_luns(allocation_len: u32) -> CdbBytes {
     let mut cdb = cdb([0xa0]);
+    cdb[6..10].copy_from_slice(&allocation_len.to_be_bytes());
+    cdb
+}
+
+/// REPORT TARGET PORT GROUPS with a header of the length only.
+pub fn report_target_port_groups(allocation_len: u32) -> CdbBytes {
+    let mut cdb = cdb([0xa3, 0x0a]);
     cdb[6..10].copy_from_slice(&allocation_len.to_be_bytes());
     cdb
 }
@@ -158,6 +166,8 @@ pub struct Inquiry {
     pub is_connected: bool,
     /// PERIPHERAL DEVICE TYPE; 0 is a block device.
     pub device_type: u8,
+    /// The device has target port groups (TPGS is not 0).
+    pub is_asymmetric: bool,
     pub vendor: String,
     pub product: String,
     pub revision: String,
@@ -172,6 +182,7 @@ pub fn parse_inquiry(data: &[u8]) -> Option<Inquiry> {
     Some(Inquiry {
         is_connected: first >> 5 == 0,
         device_type: first & 0x1f,
+        is_asymmetric: data.get(5)? & 0x30 != 0,
         vendor: text(8..16)?,
         product: text(16..32)?,
         revision: text(32..36)?,
@@ -257,6 +268,36 @@ fn vpd_body(data: &[u8], page: u8) -> Option<&[u8]> {
     (header[1] == page).then(|| body.get(..len).unwrap_or(body))
 }
 
+/// The target port group of the target port, in the Device Identification page (SPC-5 §7.7.6.8). The page may be
+/// truncated.
+pub fn parse_target_port_group(data: &[u8]) -> Option<u16> {
+    /// The association with a target port, and the type.
+    const PORT_GROUP: u8 = 0x10 | 0x05;
+    let mut rest = vpd_body(data, 0x83)?;
+    while let [_, kind, _, len, after @ ..] = rest {
+        let (designator, next) = after.split_at_checked((*len).into())?;
+        if let (PORT_GROUP, &[_, _, high, low]) = (kind & 0x3f, designator) {
+            return Some(u16::from_be_bytes([high, low]));
+        }
+        rest = next;
+    }
+    None
+}
+
+/// The state of a target port group in the data of REPORT TARGET PORT GROUPS, which may be truncated; `None` if they do
+/// not contain the group, or not its state.
+pub fn parse_access_state(data: &[u8], group: u16) -> Option<AccessState> {
+    let (len, rest) = data.split_first_chunk()?;
+    let mut rest = rest.get(..u32::from_be_bytes(*len) as usize).unwrap_or(rest);
+    while let [state, _, high, low, _, _, _, ports, after @ ..] = rest {
+        if u16::from_be_bytes([*high, *low]) == group {
+            return AccessState::parse(state & 0x0f);
+        }
+        rest = after.get(4 * usize::from(*ports)..)?;
+    }
+    None
+}
+
 /// Parses the LUN fields of REPORT LUNS. The list may be truncated.
 pub fn parse_report_luns(data: &[u8]) -> Option<Vec<u64>> {
     let mut reader = Reader::new(data);
@@ -321,6 +362,32 @@ mod parsers_tests {
         assert_eq!(parse_block_limits(&[0, 0xb0, 0]), None);
         assert_eq!(parse_report_luns(&[0; 7]), None);
         assert_eq!(parse_write_protect(&[0; 2]), None);
+    }
+
+    #[test]
+    fn port_group_and_its_state_are_found_among_others_or_not_at_all() {
+        let unit = [1, 0x03, 0, 8, 0x30, 0, 0, 0, 0, 0, 0, 1];
+        let (port, group) = ([0x51, 0x94, 0, 4, 0, 0, 0, 2], [0x51, 0x95, 0, 4, 0, 0, 0, 7]);
+        let page = [&[0, 0x83, 0, 28][..], &unit, &port, &group].concat();
+        assert_eq!(parse_target_port_group(&page), Some(7));
+        for cut in 0..page.len() {
+            assert_eq!(parse_target_port_group(&page[..cut]), None, "{cut} bytes");
+        }
+        let descriptor = |state, number, ports| {
+            let header = [state, 0x8b, 0, number, 0, 2, 0, ports];
+            [&header[..], &[0; 4].repeat(ports.into())].concat()
+        };
+        let mut data =
+            [&[0, 0, 0, 48][..], &descriptor(0x80, 1, 0), &descriptor(3, 2, 2), &descriptor(0x9f, 3, 4)].concat();
+        use AccessState::{Optimized, Transitioning, Unavailable};
+        let states = |data: &[u8]| [1, 2, 3, 4].map(|group| parse_access_state(data, group));
+        assert_eq!(states(&data), [Some(Optimized), Some(Unavailable), Some(Transitioning), None], "PREF is no state");
+        assert_eq!(states(&data[..27]), [Some(Optimized), Some(Unavailable), None, None]);
+        assert_eq!(states(&data[..3]), [None; 4]);
+        data[3] = 16;
+        assert_eq!(states(&data), [Some(Optimized), Some(Unavailable), None, None], "behind the end of the list");
+        data[12] = 0x07;
+        assert_eq!(states(&data)[1], None, "a reserved state");
     }
 
     #[test]

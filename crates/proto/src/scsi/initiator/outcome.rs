@@ -11,6 +11,8 @@ pub enum CommandOutcome {
     Good,
     /// The same command may succeed if sent again: a unit attention condition, or the target is busy.
     Retry(IoError),
+    /// The access to the unit changed. The command was not executed, and may be sent again once the access is known.
+    AccessChanged(IoError),
     Failed(IoError),
 }
 
@@ -20,6 +22,9 @@ pub fn outcome(status: u8, sense_data: &[u8]) -> CommandOutcome {
         status::GOOD | status::CONDITION_MET => CommandOutcome::Good,
         status::CHECK_CONDITION => match sense::parse(sense_data) {
             Some(sense) if sense.key == key::RECOVERED_ERROR => CommandOutcome::Good,
+            Some(sense) if sense.kcq() == Sense::ACCESS_STATE_CHANGED.kcq() => {
+                CommandOutcome::AccessChanged(failure(status, Some(sense)))
+            }
             Some(sense) if sense.key == key::UNIT_ATTENTION => CommandOutcome::Retry(failure(status, Some(sense))),
             sense => CommandOutcome::Failed(failure(status, sense)),
         },
@@ -54,6 +59,8 @@ fn refusal_of_status(status: u8) -> Refusal {
 /// SPC-5 annex F.
 fn refusal_of_sense(sense: &Sense) -> Refusal {
     match (sense.asc, sense.ascq) {
+        // Asymmetric access state transition, standby state and unavailable state of the target port.
+        (0x04, 0x0a..=0x0c) | (0x2a, 0x06) => Refusal::Inaccessible,
         (0x04, _) => Refusal::Busy,
         // Various reasons for ACCESS DENIED.
         (0x20, 0x01..=0x0b) => Refusal::Denied,
@@ -80,6 +87,7 @@ fn describe(sense: &Sense) -> &'static str {
     match (sense.asc, sense.ascq) {
         (0x04, 0x01) => "LOGICAL UNIT IS IN PROCESS OF BECOMING READY",
         (0x04, 0x02) => "LOGICAL UNIT NOT READY, INITIALIZING COMMAND REQUIRED",
+        (0x04, 0x0a) => "LOGICAL UNIT NOT ACCESSIBLE, ASYMMETRIC ACCESS STATE TRANSITION",
         (0x04, 0x0b) => "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN STANDBY STATE",
         (0x04, 0x0c) => "LOGICAL UNIT NOT ACCESSIBLE, TARGET PORT IN UNAVAILABLE STATE",
         (0x04, _) => "LOGICAL UNIT NOT READY",
@@ -97,6 +105,7 @@ fn describe(sense: &Sense) -> &'static str {
         (0x28, 0x00) => "NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED",
         (0x29, _) => "POWER ON, RESET, OR BUS DEVICE RESET OCCURRED",
         (0x2a, 0x01) => "MODE PARAMETERS CHANGED",
+        (0x2a, 0x06) => "ASYMMETRIC ACCESS STATE CHANGED",
         (0x2a, 0x09) => "CAPACITY DATA HAS CHANGED",
         (0x2a, _) => "PARAMETERS CHANGED",
         (0x3a, _) => "MEDIUM NOT PRESENT",
@@ -136,6 +145,11 @@ mod tests {
     #[test]
     fn unit_attention_and_busy_are_worth_another_try() {
         assert!(matches!(outcome(status::CHECK_CONDITION, &Sense::POWER_ON.encode()), CommandOutcome::Retry(_)));
+        let changed = outcome(status::CHECK_CONDITION, &Sense::ACCESS_STATE_CHANGED.encode());
+        let CommandOutcome::AccessChanged(IoError::Failed { status: 0x06_2a06, refusal, .. }) = changed else {
+            panic!()
+        };
+        assert_eq!(refusal, Refusal::Inaccessible);
         let busy = IoError::Failed { status: 0x0800_0000, refusal: Refusal::Busy, what: "BUSY" };
         assert_eq!(outcome(status::BUSY, &[]), CommandOutcome::Retry(busy));
     }
@@ -147,6 +161,9 @@ mod tests {
             (Sense::WRITE_PROTECTED, Refusal::ReadOnly),
             (Sense::SPACE_ALLOCATION_FAILED, Refusal::Full),
             (Sense::STOPPED, Refusal::Busy),
+            (Sense::PORT_IN_TRANSITION, Refusal::Inaccessible),
+            (Sense::new(key::NOT_READY, 0x04, 0x0b), Refusal::Inaccessible),
+            (Sense::PORT_UNAVAILABLE, Refusal::Inaccessible),
             (Sense::new(key::ILLEGAL_REQUEST, 0x20, 0x02), Refusal::Denied),
             (Sense::INVALID_OPCODE, Refusal::Other),
         ];

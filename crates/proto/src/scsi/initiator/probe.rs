@@ -3,16 +3,18 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    Capacity, CdbBytes, CommandOutcome, Inquiry, inquiry, inquiry_vpd, mode_sense_6, outcome, parse_block_limits,
-    parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial, parse_write_protect, persistent_reserve_out,
-    read, read_capacity_10, read_capacity_16, synchronize_cache_10, test_unit_ready, unmap, unmap_parameters, write,
-    write_same_16,
+    AccessQuery, Asked, Capacity, CdbBytes, CommandOutcome, Inquiry, inquiry, inquiry_vpd, mode_sense_6, outcome,
+    parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial, parse_target_port_group,
+    parse_write_protect, persistent_reserve_out, port_access, read, read_capacity_10, read_capacity_16,
+    synchronize_cache_10, test_unit_ready, unmap, unmap_parameters, write, write_same_16,
 };
-use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation};
+use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation, scsi::AccessState};
 
 /// How often a command is resent after a unit attention condition or a busy target. Each condition is reported once.
-const TRIES_MAX: u32 = 16;
+pub(super) const TRIES_MAX: u32 = 16;
 const ANSWER_LEN_MAX: u8 = 252;
+/// Maximum length of the Device Identification page. Arrays list many designators.
+const IDENTIFICATION_LEN_MAX: u16 = 4096;
 
 /// The queries, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ enum ProbeStep {
     ModeSense,
     BlockLimits,
     SerialNumber,
+    DeviceIdentification,
+    PortGroups,
 }
 
 /// A command whose response is expected.
@@ -31,13 +35,15 @@ enum ProbeStep {
 pub struct ProbeCommand {
     pub cdb: CdbBytes,
     /// Maximum length of the response data in bytes.
-    pub len: u8,
+    pub len: u16,
 }
 
 /// The state of the queries after a response.
 #[derive(Debug)]
 pub enum Probed {
     Ask(ProbeCommand),
+    /// The target gives no access through this port; `resume` once it does.
+    NoAccess,
     Known(Geometry),
 }
 
@@ -53,11 +59,15 @@ pub struct Probe {
     max_transfer_blocks: u32,
     inquiry: Option<Inquiry>,
     serial: Option<String>,
+    /// Whether the access through the target port is asked for, if it is reported.
+    watches_access: bool,
+    access: Option<(AccessQuery, AccessState)>,
 }
 
 impl Probe {
-    /// Starts the queries; also returns the first command.
-    pub fn begin(max_io_len: u32) -> (Self, ProbeCommand) {
+    /// Starts the queries; also returns the first command. With `watches_access`, they include the access through the
+    /// target port.
+    pub fn begin(max_io_len: u32, watches_access: bool) -> (Self, ProbeCommand) {
         let mut probe = Self {
             step: ProbeStep::TestUnitReady,
             tries: 0,
@@ -68,45 +78,80 @@ impl Probe {
             max_transfer_blocks: 0,
             inquiry: None,
             serial: None,
+            watches_access,
+            access: None,
         };
         let first = probe.ask(ProbeStep::TestUnitReady);
         (probe, first)
     }
 
     /// Returns the INQUIRY data and the unit serial number.
-    pub fn take_identity(&mut self) -> (Option<Inquiry>, Option<String>) {
-        (self.inquiry.take(), self.serial.take())
+    pub fn identity(&self) -> (Option<Inquiry>, Option<String>) {
+        (self.inquiry.clone(), self.serial.clone())
+    }
+
+    /// Returns the access through the target port, and how to ask for it again; `None` if it is not reported.
+    pub fn take_access(&mut self) -> Option<(AccessQuery, AccessState)> {
+        self.access.take()
+    }
+
+    /// Continues after `NoAccess`, now that there is access.
+    pub fn resume(&mut self) -> ProbeCommand {
+        self.tries = 0;
+        self.ask(ProbeStep::TestUnitReady)
     }
 
     /// Adds response data; false if they are out of order or longer than requested.
     pub fn data(&mut self, offset: u32, bytes: &[u8]) -> bool {
-        let is_next = offset as usize == self.answer.len();
-        if !is_next || self.answer.len() + bytes.len() > ANSWER_LEN_MAX.into() {
-            return false;
+        match (self.step, &mut self.access) {
+            (ProbeStep::PortGroups, Some((query, _))) => query.data(offset, bytes),
+            (ProbeStep::DeviceIdentification, _) => {
+                port_access::add(&mut self.answer, IDENTIFICATION_LEN_MAX, offset, bytes)
+            }
+            _ => port_access::add(&mut self.answer, ANSWER_LEN_MAX.into(), offset, bytes),
         }
-        self.answer.extend_from_slice(bytes);
-        true
     }
 
     /// Processes the end of a response; returns the geometry once all queries are done.
     pub fn end(&mut self, status: u8, sense: &[u8]) -> Result<Probed, Violation> {
+        if let (ProbeStep::PortGroups, Some((query, state))) = (self.step, &mut self.access) {
+            return match query.end(status, sense)? {
+                Asked::Again(command) => Ok(Probed::Ask(command)),
+                Asked::Known(known) => {
+                    *state = known;
+                    Ok(if known.is_accessible() { self.next(ProbeStep::ReadCapacity16) } else { Probed::NoAccess })
+                }
+            };
+        }
         let failed = match outcome(status, sense) {
             CommandOutcome::Good => None,
-            CommandOutcome::Retry(_) if self.tries < TRIES_MAX => {
+            CommandOutcome::Retry(_) | CommandOutcome::AccessChanged(_) if self.tries < TRIES_MAX => {
                 return Ok(Probed::Ask(self.ask(self.step)));
             }
-            CommandOutcome::Retry(error) | CommandOutcome::Failed(error) => Some(error),
+            CommandOutcome::Failed(IoError::Failed { refusal: Refusal::Inaccessible, .. })
+                if self.watches_access && (self.inquiry.is_none() || self.is_asymmetric()) =>
+            {
+                // INQUIRY is answered without access (SPC-5 §5.17).
+                let is_known = self.access.is_some();
+                return Ok(self.next(if is_known { ProbeStep::PortGroups } else { ProbeStep::Inquiry }));
+            }
+            CommandOutcome::Retry(error) | CommandOutcome::AccessChanged(error) | CommandOutcome::Failed(error) => {
+                Some(error)
+            }
         };
         let answer = core::mem::take(&mut self.answer);
+        let asks_access = self.watches_access && self.is_asymmetric();
         let next = match (self.step, failed) {
             (ProbeStep::TestUnitReady, None) => ProbeStep::Inquiry,
             (ProbeStep::Inquiry, None) => {
                 let inquiry = parse_inquiry(&answer).ok_or(SHORT)?;
-                if !inquiry.is_connected || inquiry.device_type != 0 {
+                let is_there = inquiry.is_connected || self.watches_access && inquiry.is_asymmetric;
+                if !is_there || inquiry.device_type != 0 {
                     return Err(Violation::refused(Refusal::WrongKind, "the LUN is not a block device"));
                 }
+                let asks_access = self.watches_access && inquiry.is_asymmetric;
                 self.inquiry = Some(inquiry);
-                ProbeStep::ReadCapacity16
+                if asks_access { ProbeStep::SerialNumber } else { ProbeStep::ReadCapacity16 }
             }
             (ProbeStep::ReadCapacity16, Some(_)) => ProbeStep::ReadCapacity10,
             (ProbeStep::ReadCapacity16, None) => {
@@ -125,16 +170,37 @@ impl Probe {
             (ProbeStep::BlockLimits, failed) => {
                 let limits = parse_block_limits(&answer).filter(|_| failed.is_none()).unwrap_or_default();
                 self.max_transfer_blocks = limits.max_transfer_blocks;
+                if asks_access {
+                    return self.geometry(self.max_transfer_blocks).map(Probed::Known);
+                }
                 ProbeStep::SerialNumber
             }
             (ProbeStep::SerialNumber, failed) => {
                 self.serial = parse_serial(&answer).filter(|_| failed.is_none());
-                return self.geometry(self.max_transfer_blocks).map(Probed::Known);
+                if !asks_access {
+                    return self.geometry(self.max_transfer_blocks).map(Probed::Known);
+                }
+                ProbeStep::DeviceIdentification
+            }
+            (ProbeStep::DeviceIdentification, failed) => {
+                let group = parse_target_port_group(&answer).filter(|_| failed.is_none());
+                self.access = group.map(|group| (AccessQuery::of(group), AccessState::Transitioning));
+                self.watches_access = group.is_some();
+                if group.is_some() { ProbeStep::PortGroups } else { ProbeStep::ReadCapacity16 }
             }
             (_, Some(error)) => return Err(refused(&error)),
+            (ProbeStep::PortGroups, None) => ProbeStep::ReadCapacity16,
         };
+        Ok(self.next(next))
+    }
+
+    fn next(&mut self, step: ProbeStep) -> Probed {
         self.tries = 0;
-        Ok(Probed::Ask(self.ask(next)))
+        Probed::Ask(self.ask(step))
+    }
+
+    fn is_asymmetric(&self) -> bool {
+        self.inquiry.as_ref().is_some_and(|inquiry| inquiry.is_asymmetric)
     }
 
     fn geometry(&self, max_transfer_blocks: u32) -> Result<Geometry, Violation> {
@@ -146,19 +212,26 @@ impl Probe {
     }
 
     fn ask(&mut self, step: ProbeStep) -> ProbeCommand {
-        let len = ANSWER_LEN_MAX;
-        let (cdb, len): (CdbBytes, u8) = match step {
-            ProbeStep::TestUnitReady => (test_unit_ready(), 0),
-            ProbeStep::Inquiry => (inquiry(len.into()), len),
-            ProbeStep::ReadCapacity16 => (read_capacity_16(32), 32),
-            ProbeStep::ReadCapacity10 => (read_capacity_10(), 8),
-            ProbeStep::ModeSense => (mode_sense_6(ALL_PAGES, len), len),
-            ProbeStep::BlockLimits => (inquiry_vpd(BLOCK_LIMITS, len.into()), len),
-            ProbeStep::SerialNumber => (inquiry_vpd(UNIT_SERIAL_NUMBER, len.into()), len),
-        };
+        let len = u16::from(ANSWER_LEN_MAX);
         self.step = step;
         self.tries += 1;
         self.answer.clear();
+        let (cdb, len): (CdbBytes, u16) = match step {
+            ProbeStep::TestUnitReady => (test_unit_ready(), 0),
+            ProbeStep::Inquiry => (inquiry(len), len),
+            ProbeStep::ReadCapacity16 => (read_capacity_16(32), 32),
+            ProbeStep::ReadCapacity10 => (read_capacity_10(), 8),
+            ProbeStep::ModeSense => (mode_sense_6(ALL_PAGES, ANSWER_LEN_MAX), len),
+            ProbeStep::BlockLimits => (inquiry_vpd(BLOCK_LIMITS, len), len),
+            ProbeStep::SerialNumber => (inquiry_vpd(UNIT_SERIAL_NUMBER, len), len),
+            ProbeStep::DeviceIdentification => {
+                (inquiry_vpd(DEVICE_IDENTIFICATION, IDENTIFICATION_LEN_MAX), IDENTIFICATION_LEN_MAX)
+            }
+            ProbeStep::PortGroups => {
+                let query = self.access.as_mut().map(|(query, _)| query.begin());
+                return query.expect("a target port group");
+            }
+        };
         ProbeCommand { cdb, len }
     }
 }
@@ -166,11 +239,12 @@ impl Probe {
 /// The mode page code for all pages (SPC-5 §6.14), and vital product data pages (SPC-5 §7.7, SBC-4 §6.6).
 const ALL_PAGES: u8 = 0x3f;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
+const DEVICE_IDENTIFICATION: u8 = 0x83;
 const BLOCK_LIMITS: u8 = 0xb0;
 
 const SHORT: Violation = malformed!("SPC-5 §6: data that are too short or make no sense");
 
-fn refused(error: &IoError) -> Violation {
+pub(super) fn refused(error: &IoError) -> Violation {
     match error {
         IoError::Failed { refusal, what, .. } => Violation::refused(*refusal, what),
         _ => Violation::refused(Refusal::Other, "the logical unit does not answer"),

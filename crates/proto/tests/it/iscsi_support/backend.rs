@@ -42,6 +42,7 @@ pub struct MemoryBackend {
     pub discovery_auth: AuthPolicy,
     pub targets: Vec<DiscoveredTarget>,
     pub refusal: Option<LoginRefusal>,
+    pub portal_group_tag: u16,
     /// Operations are queued and completed later; otherwise they are done at once.
     pub queues: bool,
     pub device: Rc<Local<Device>>,
@@ -68,6 +69,7 @@ impl MemoryBackend {
             discovery_auth: AuthPolicy::None,
             targets: vec![DiscoveredTarget { name: super::TARGET.into(), portals: vec!["127.0.0.1:3260,1".into()] }],
             refusal: None,
+            portal_group_tag: 1,
             queues: false,
             device: Local::new(Device::new(Identity::default(), [unit])),
             sessions: Local::new(Sessions::default()),
@@ -219,7 +221,7 @@ impl IscsiBackend for MemoryBackend {
             None => Ok(LoginGrant {
                 device: self.device.clone(),
                 sessions: self.sessions.clone(),
-                portal_group_tag: 1,
+                portal_group_tag: self.portal_group_tag,
                 auth: self.auth.clone(),
                 address: [127, 0, 0, 1].into(),
             }),

@@ -24,6 +24,8 @@ pub struct Recorder {
     pub data: BTreeMap<Tag, Vec<u8>>,
     pub completed: VecDeque<(Tag, Result<(), IoError>)>,
     pub closed: bool,
+    /// Reports about the access: how often it was known, and in question.
+    pub access: [u32; 2],
 }
 
 impl InitiatorEvents for Recorder {
@@ -44,6 +46,14 @@ impl InitiatorEvents for Recorder {
 
     fn closed(&mut self, _now: Instant) {
         assert!(!std::mem::replace(&mut self.closed, true), "closed once");
+    }
+
+    fn access_known(&mut self, _now: Instant) {
+        self.access[0] += 1;
+    }
+
+    fn access_in_question(&mut self, _now: Instant) {
+        self.access[1] += 1;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The SCSI device server as its transports use it: whole commands on a volume in memory.
 
+mod access;
 mod any_input;
 mod inquiry;
 mod medium;

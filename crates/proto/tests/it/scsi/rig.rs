@@ -169,11 +169,20 @@ impl Rig {
         Self::with(Provisioning::Thin { reads_zero: true })
     }
 
+    /// A device whose two target ports are target port groups.
+    pub(crate) fn asymmetric() -> Self {
+        Self::of(Provisioning::Thin { reads_zero: true }, |device| device.with_port_groups([2, 1]))
+    }
+
     pub(crate) fn with(provisioning: Provisioning) -> Self {
+        Self::of(provisioning, |device| device)
+    }
+
+    fn of(provisioning: Provisioning, adapt: impl FnOnce(Device) -> Device) -> Self {
         // In these tests a unit can be erased if it is thin.
         let erasable = matches!(provisioning, Provisioning::Thin { .. });
         let unit = LogicalUnit { provisioning, erasable, ..LogicalUnit::new(0, UnitId(7), "volume-0001") };
-        let device = Device::new(Identity::default(), [unit]);
+        let device = adapt(Device::new(Identity::default(), [unit]));
         let volume = Volume {
             bytes: vec![0; BLOCKS as usize * BLOCK],
             read_only: false,
@@ -188,14 +197,19 @@ impl Rig {
 
     /// A new session between an initiator and the target. The unit attention POWER ON has not been reported to it yet.
     pub(crate) fn fresh_session(&self, name: &str) -> Session {
+        self.fresh_session_at(name, 1)
+    }
+
+    /// The same through a target port.
+    pub(crate) fn fresh_session_at(&self, name: &str, port: u16) -> Session {
         let device: Rc<dyn Shared<Device>> = self.device.clone();
         let initiator = format!("iqn.2026-11.test:{name},i,0x800000000001");
         let ports = Ports {
             initiator_id: format!("\x06\0\0\0{name}").into_bytes(),
             initiator,
-            target: "iqn.2026-11.test:target,t,0x0001".to_owned(),
+            target: format!("iqn.2026-11.test:target,t,0x{port:04x}"),
             target_device: "iqn.2026-11.test:target".to_owned(),
-            relative_target_port: 1,
+            relative_target_port: port,
             transport: Transport { protocol_identifier: 6, version_descriptor: VERSION_DESCRIPTOR },
         };
         Session(Nexus::new(device, ports, Origin::Address(1)))
@@ -203,7 +217,11 @@ impl Rig {
 
     /// A session to which POWER ON has been reported.
     pub(crate) fn session(&mut self, name: &str) -> Session {
-        let mut session = self.fresh_session(name);
+        self.session_at(name, 1)
+    }
+
+    pub(crate) fn session_at(&mut self, name: &str, port: u16) -> Session {
+        let mut session = self.fresh_session_at(name, port);
         let first = self.run(&mut session, &[0; 6], &[]);
         assert_eq!(first.sense, Some(Sense::POWER_ON));
         session
