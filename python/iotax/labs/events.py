@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,47 @@ class OwnPath:
         if self._is_disturbed:
             with contextlib.suppress(OSError):
                 self.end()
+
+
+class Flapping:
+    """What happens and is undone again and again: half of the time it is so, half of the time it is not."""
+
+    def __init__(self, act: Act, every_ns: int) -> None:
+        self._act, self._half_s = act, every_ns / 2e9
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._fault: OSError | None = None
+
+    def begin(self) -> None:
+        self._over.clear()
+        self._fault = None
+        self._act.begin()
+        self._thread = threading.Thread(target=self._flap, name="flapping", daemon=True)
+        self._thread.start()
+
+    def _flap(self) -> None:
+        steps = itertools.cycle((self._act.end, self._act.begin))
+        try:
+            while not self._over.wait(self._half_s):
+                next(steps)()
+        except OSError as error:
+            self._fault = error
+
+    def _stop(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def end(self) -> None:
+        self._stop()
+        self._act.end()
+        if self._fault is not None:
+            raise self._fault
+
+    def close(self) -> None:
+        self._stop()
+        self._act.close()
 
 
 class Performer:

@@ -22,7 +22,7 @@ from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.events import Act, OwnPath, Performer, freezes, performed
+from iotax.labs.events import Act, Flapping, OwnPath, Performer, freezes, performed
 from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.guard import impossible
@@ -323,7 +323,8 @@ class LoopbackLab(Lab):
             if each.do.access is not None and each.do.path is not None:
                 paths[each.do.words] = OwnPath(partial(server.set_access, protocol, each.do.path, each.do.access))
             elif each.do.path is not None:
-                paths[each.do.words] = OwnPath(partial(server.silence, protocol, each.do.path))
+                silence = OwnPath(partial(server.silence, protocol, each.do.path))
+                paths[each.do.words] = Flapping(silence, each.do.every) if each.do.every else silence
         return {**freezes(to_happen, pid), **paths}
 
     def close(self) -> None:

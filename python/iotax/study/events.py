@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 
-from iotax.study.fields import Duration, Section
+from iotax.study.fields import Duration, Percent, Section
+from iotax.units import format_duration
 
 QUIET_NS = 1_000_000_000
 """Load before an event, to measure its throughput, and after it, to see the recovery."""
@@ -39,8 +40,19 @@ neither answers nor accepts, its connections stay open, and what arrives meanwhi
     """In the loopback lab, for NVMe/TCP (ANA): the target reports another access state over a path, \
 as an array does when a controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O \
 works, but optimized paths are preferred. Undone, the path is optimized again."""
+    flap: Literal["path"] | None = None
+    """A path fails and returns again and again, as with a loose cable, in the loopback and the vm lab. Each time it \
+fails for half of `every`."""
+    every: Duration | None = None
+    """From one failure of a path that flaps to the next."""
+    slow: Literal["path"] | None = None
+    """In the vm lab: what crosses the path arrives later, by `by` in each direction."""
+    by: Duration | None = None
+    """How much later, with `slow`."""
+    lose: Annotated[Percent, Field(gt=0, lt=100)] | None = None
+    """In the vm lab: this share of the packets on the path is lost in each direction, at random: `lose: 1%`."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
-    """Which path `fail` or `access` affects, from 1."""
+    """Which path `fail`, `access`, `flap`, `slow` or `lose` affects, from 1."""
     command: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """In the hosts lab: a command for the shell of a host, such as `sudo -n ip link set eth1 down`."""
     undo: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -50,13 +62,19 @@ works, but optimized paths are preferred. Undone, the path is optimized again.""
 
     @model_validator(mode="after")
     def _is_one(self) -> Action:
-        if sum(each is not None for each in (self.freeze, self.fail, self.access, self.command)) != 1:
+        of_paths = [each is not None for each in (self.fail, self.access, self.flap, self.slow, self.lose)]
+        if sum((*of_paths, self.freeze is not None, self.command is not None)) != 1:
             raise ValueError(
-                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1} and "
+                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, "
+                "{slow: path, path: 1, by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1} and "
                 "{command: …, undo: …, host: HOST}"
             )
-        if (self.fail is None and self.access is None) != (self.path is None):
-            raise ValueError("`path: 1` says which path; it belongs to `fail: path` and to `access:`")
+        if any(of_paths) != (self.path is not None):
+            raise ValueError("`path: 1` says which path fails, flaps, is slow, loses packets or has another `access:`")
+        if (self.flap is None) != (self.every is None):
+            raise ValueError("`every: 2s` says how often a path fails; `flap: path` needs it, and nothing else has it")
+        if (self.slow is None) != (self.by is None):
+            raise ValueError("`by: 20ms` says how much later; `slow: path` needs it, and nothing else has it")
         if any((self.command is None) != (each is None) for each in (self.undo, self.host)):
             raise ValueError("a command needs `undo:` and `host:`, and nothing else has them")
         return self
@@ -72,6 +90,12 @@ works, but optimized paths are preferred. Undone, the path is optimized again.""
             return f"{self.command} on {self.host}"
         if self.access is not None:
             return f"make path {self.path} {self.access}"
+        if self.every is not None:
+            return f"flap path {self.path} every {format_duration(self.every)}"
+        if self.by is not None:
+            return f"slow path {self.path} by {format_duration(self.by)}"
+        if self.lose is not None:
+            return f"lose {self.lose:g} % on path {self.path}"
         return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
 
 
@@ -84,8 +108,8 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, \
-host: HOST}."""
+    """What: {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow: path, path: 1, \
+by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, host: HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 

@@ -14,6 +14,9 @@ from iotax.study.varied import combinations, values
 from iotax.study.varied import place as place_of
 from iotax.units import format_duration
 
+_FLAP_MIN_NS = 200_000_000
+"""A guest on a busy machine takes tens of milliseconds to notice a cable."""
+
 _IN_SIM = "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback` or `vm`"
 
 
@@ -40,6 +43,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
         else:
             yield from _of_targets(study)
             yield from _of_own_paths(study)
+            yield from _of_networks(study)
             yield from _of_access(study)
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
@@ -107,6 +111,13 @@ def _of_access(study: Study) -> Iterator[tuple[Place, str]]:
             )
 
 
+def _of_networks(study: Study) -> Iterator[tuple[Place, str]]:
+    for index, event in enumerate(study.events):
+        if event.do.slow is not None or event.do.lose is not None:
+            instead = f"say `lab: vm`, or {{fail: path, path: {event.do.path}}}"
+            yield ("events", index, "do"), f"no network lies between processes of one machine; {instead}"
+
+
 def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
     vm = study.lab.vm
     assert vm is not None, "a study in guests"
@@ -138,6 +149,8 @@ def _of_path(study: Study, settings: Settings) -> Iterator[str]:
         for event in study.events:
             if event.do.path is not None and event.do.path > topology.paths:
                 yield f"there is no path {event.do.path}: {protocol} has `paths: {topology.paths}`"
+            if (event.do.slow or event.do.lose) and (topology.link_rate or topology.link_delay):
+                yield "`link_rate` and `link_delay` shape the paths already; leave them out, or `slow:` and `lose:`"
 
 
 def _in_window(study: Study, index: int, event: StudyEvent) -> Iterator[tuple[Place, str]]:
@@ -151,6 +164,9 @@ def _in_window(study: Study, index: int, event: StudyEvent) -> Iterator[tuple[Pl
         needed = format_duration(last + event.lasts + QUIET_NS)
         reason = f"recovery could not be seen: the window must last {quiet} beyond it, {needed} at least"
         yield ("events", index, "at"), f"{reason}; say a longer `runtime:` under load"
+    if event.do.every is not None and not _FLAP_MIN_NS <= event.do.every <= event.lasts:
+        reason = f"a path that flaps fails at least once, and not more often than every {format_duration(_FLAP_MIN_NS)}"
+        yield ("events", index, "do", "every"), f"{reason}; say {format_duration(_FLAP_MIN_NS)} up to its `for:`"
     if not event.lasts:
         yield ("events", index, "for"), "it is undone at once; say how long it lasts"
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 from iotax.cli.app import app
 from iotax.labs.armed import Freezer
 from iotax.labs.base import TrialFailed
-from iotax.labs.events import Performer, freezes
+from iotax.labs.events import Flapping, Performer, freezes
 from iotax.labs.load import run_document
 from iotax.notebook import Notebook
 from iotax.records import CpuUse
@@ -32,6 +34,9 @@ MS = 1_000_000
 FREEZE = {"at": ["1s", "1200ms"], "do": {"freeze": "target"}, "for": "500ms"}
 PULL = FREEZE | {"do": {"fail": "path", "path": 1}}
 REFUSE = FREEZE | {"do": {"access": "inaccessible", "path": 1}}
+FLAP = FREEZE | {"do": {"flap": "path", "path": 1, "every": "400ms"}}
+SLOW = FREEZE | {"do": {"slow": "path", "path": 1, "by": "20ms"}}
+LOSE = FREEZE | {"do": {"lose": "0.5%", "path": 1}}
 FROZEN = Action(freeze="target")
 BASE: dict[str, Any] = {
     "name": "freeze",
@@ -122,14 +127,29 @@ def is_frozen(pid: int) -> bool:
         ({"events": [REFUSE]}, "events[1].do.access: with one path no other could carry the I/O; say `paths: 2`"),
         ({"lab": "sim", "events": [REFUSE]}, "events: the sim lab has `path_failures:`"),
         ({"events": [FREEZE | {"do": {"access": "lost", "path": 1}}]}, "events[1].do.access: found 'lost'"),
-        ({"events": [FREEZE | {"do": {"access": "inaccessible"}}]}, "it belongs to `fail: path` and to `access:`"),
+        (
+            {"events": [FREEZE | {"do": {"access": "inaccessible"}}]},
+            "which path fails, flaps, is slow, loses packets or has another `access:`",
+        ),
         (
             {"events": [FREEZE | {"do": {"access": "inaccessible", "fail": "path", "path": 1}}]},
             "say what happens, one of",
         ),
         (
             {"events": [FREEZE | {"do": {}}]},
-            "one of {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1} and {command: …",
+            "one of {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow: path,",
+        ),
+        ({"events": [FLAP | {"do": {"flap": "path", "path": 1}}]}, "`every: 2s` says how often a path fails"),
+        ({"events": [PULL | {"do": PULL["do"] | {"every": "1s"}}]}, "`every: 2s` says how often a path fails"),
+        ({"events": [FLAP | {"for": "300ms"}]}, "events[1].do.every: a path that flaps fails at least once"),
+        ({"events": [FLAP | {"do": FLAP["do"] | {"every": "100ms"}}]}, "not more often than every 200ms"),
+        ({"events": [SLOW | {"do": {"slow": "path", "path": 1}}]}, "`by: 20ms` says how much later"),
+        ({"events": [SLOW]}, "events[1].do: no network lies between processes of one machine; say `lab: vm`"),
+        ({"events": [LOSE]}, "events[1].do: no network lies between processes of one machine; say `lab: vm`"),
+        ({"events": [LOSE | {"do": {"lose": "100%", "path": 1}}]}, "events[1].do.lose: "),
+        (
+            {"lab": "vm", "topology": {"link_delay": "1ms"}, "events": [SLOW]},
+            "events: `link_rate` and `link_delay` shape the paths already; leave them out, or `slow:` and `lose:`",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),
@@ -157,6 +177,72 @@ def test_a_study_is_read_back_as_it_was_written() -> None:
     assert again == study
     assert again.events[1].at == (3000 * MS, 3000 * MS)
     assert again.digest() == study.digest() != read().digest()
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (FLAP, "flap path 1 every 400ms"),
+        (SLOW, "slow path 1 by 20ms"),
+        (LOSE, "lose 0.5 % on path 1"),
+    ],
+)
+def test_what_happens_to_a_path_is_said_with_its_figure(event: dict[str, Any], words: str) -> None:
+    [drawn] = happenings(read(lab="vm", events=[event]).events, 42, 1, 1)
+    assert drawn.do.words == words
+    assert Action.model_validate_json(drawn.do.model_dump_json()) == drawn.do
+
+
+@dataclass
+class Recorded:
+    """An act that keeps what was asked of it, and fails the time after `fails_after`."""
+
+    asked: list[str] = field(default_factory=list)
+    fails_after: int | None = None
+
+    def begin(self) -> None:
+        self._do("begin")
+
+    def end(self) -> None:
+        self._do("end")
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+    def _do(self, what: str) -> None:
+        if len(self.asked) == self.fails_after:
+            raise OSError("no such path")
+        self.asked.append(what)
+
+
+def test_what_flaps_happens_again_and_again_and_is_undone_at_last() -> None:
+    path = Recorded()
+    flapping = Flapping(path, 2 * MS)
+    for _ in range(2):
+        before = len(path.asked)
+        flapping.begin()
+        wait_for(lambda before=before: len(path.asked) >= before + 5, "the path to flap")
+        flapping.end()
+        asked = path.asked[before:]
+        assert asked[:4] == ["begin", "end"] * 2
+        assert asked[-1] == "end"
+        assert all(one != other or one == "end" for one, other in pairwise(asked))
+    flapping.begin()
+    flapping.close()
+    assert path.asked[-1] == "close"
+
+
+def test_a_failure_between_two_flaps_is_the_events() -> None:
+    path = Recorded(fails_after=3)
+    flapping = Flapping(path, 2 * MS)
+    flapping.begin()
+    wait_for(lambda: len(path.asked) == 3, "the path to flap")
+    path.fails_after = 3
+    time.sleep(0.01)
+    path.fails_after = None
+    with pytest.raises(OSError, match="no such path"):
+        flapping.end()
+    assert path.asked == ["begin", "end", "begin", "end"]
 
 
 def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
@@ -321,6 +407,22 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
         assert first.losses >= 1 and first.lost > 0
         assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
         assert result.gaps.longest_ns > 400 * MS
+        assert result.verify and result.verify.read_back_blocks > 0
+
+
+@pytest.mark.slow
+def test_a_path_that_flaps_is_used_again_each_time(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    asked = BASE | {
+        "topology": {"paths": 2, "path_policy": "round-robin", "keep_alive": "1s"},
+        "load": BASE["load"] | {"runtime": "10s"},
+        "events": [FLAP | {"do": {"flap": "path", "path": 1, "every": "4s"}, "for": "7s"}],
+    }
+    for result in results_of(asked, tmp_path):
+        assert result.paths
+        assert [each.what for each in result.events] == ["flap path 1 every 4s"]
+        first, second = result.paths.used
+        assert first.losses >= 1 and second.ios > first.ios > 0
         assert result.verify and result.verify.read_back_blocks > 0
 
 

@@ -482,6 +482,16 @@ def test_no_rust_files_know_each_other_in_a_circle(crate: str) -> None:
     assert circle(arrows) == []
 
 
+def test_a_module_that_is_run_as_a_program_is_defined_before_it_runs() -> None:
+    programs = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        body = ast.parse(path.read_text()).body
+        ran = [node for node in body if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)]
+        assert ran in ([], body[-1:]), f"{path}: its last lines run it"
+        programs += ran
+    assert len(programs) > 2
+
+
 def test_no_python_files_know_each_other_in_a_circle() -> None:
     """Imports for types count too; those of a package's own `__init__` do not."""
     files = {

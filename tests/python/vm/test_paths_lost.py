@@ -13,7 +13,7 @@ import pytest
 from iotax.analysis.recovery import recoveries
 from iotax.labs.base import TrialFailed
 from iotax.labs.events import Performer
-from iotax.labs.vm.events import acts_of
+from iotax.labs.vm.events import Network, acts_of
 from iotax.labs.vm.guests import Guests
 from iotax.labs.vm.qmp import QmpError
 from iotax.notebook import Notebook
@@ -41,13 +41,31 @@ class Monitor:
 
 
 @dataclass
+class Port:
+    """Keeps the scripts that it was given."""
+
+    scripts: list[str] = field(default_factory=list)
+
+    async def script(self, script: str) -> str:
+        self.scripts.append(script)
+        return str(len(self.scripts))
+
+
+@dataclass
 class Machine:
+    name: str
     monitor: Monitor = field(default_factory=Monitor)
+    port: Port = field(default_factory=Port)
+    says: list[str] = field(default_factory=list)
+
+    def run(self, script: str) -> list[str]:
+        assert "tc qdisc show dev eth0" in script
+        return self.says
 
 
 @pytest.fixture
 def machines() -> dict[str, Machine]:
-    return {"storage": Machine(), "initiator": Machine()}
+    return {"storage": Machine("storage"), "initiator": Machine("initiator")}
 
 
 def performer(action: Action, machines: dict[str, Machine], lasts_ns: int) -> Performer:
@@ -81,6 +99,35 @@ def test_a_run_whose_event_qemu_refuses_fails_with_its_words(machines: dict[str,
             TrialFailed, match=r"`fail path 1` could not be done: QEMU did not set_link: no such device"
         ):
             performing.told(cast("TrialResult", None))
+
+
+@pytest.mark.parametrize(
+    ("action", "netem"),
+    [
+        ({"slow": "path", "by": "20ms", "path": 1}, "delay 20000us"),
+        ({"lose": "0.5%", "path": 1}, "loss 0.5%"),
+    ],
+)
+def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
+    machines: dict[str, Machine], action: dict[str, Any], netem: str
+) -> None:
+    happening = [Happening(Action.model_validate(action), 0, MS)]
+    acts = acts_of(happening, cast("Guests", machines))
+    with contextlib.closing(Performer(happening, acts)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: all(len(each.port.scripts) == 2 for each in machines.values()), "the event and its end")
+    for each in machines.values():
+        assert f"tc qdisc replace dev eth0 root netem limit 100000 {netem} " in each.port.scripts[0]
+        assert "tc qdisc del dev eth0 root" in each.port.scripts[1]
+    [act] = acts.values()
+    assert isinstance(act, Network)
+    for each in machines.values():
+        each.says = [f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}", "qdisc pfifo_fast 0: root"]
+    assert act.fault() == ""
+    machines["initiator"].says = ["Error: Specified qdisc kind is unknown."]
+    assert act.fault() == "tc said in the initiator guest: Error: Specified qdisc kind is unknown."
+    machines["initiator"].says = ["qdisc netem 8001: root", "qdisc netem 8001: root"]
+    assert "tc said in the initiator guest" in act.fault(), "it was not undone"
 
 
 STUDY = """\
@@ -140,6 +187,27 @@ def test_io_goes_on_over_the_other_path_once_the_kernel_has_given_one_up(
     assert recovery.seconds < 41  # while the cable was still pulled
     assert result.verify is not None
     assert result.verify.wrong_blocks == 0 < result.verify.checked_blocks
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "event",
+    [
+        "{slow: path, path: 1, by: 60ms}",
+        pytest.param("{lose: 20%, path: 1}", marks=pytest.mark.long),
+        pytest.param("{flap: path, path: 1, every: 4s}", marks=pytest.mark.long),
+    ],
+    ids=["slow", "lose", "flap"],
+)
+def test_io_takes_longer_over_a_disturbed_network_and_loses_nothing(tmp_path: Path, engine: Path, event: str) -> None:
+    result, _ = ran(tmp_path, engine, "{protocol: nvme-tcp}", event, "10s")
+    assert [each.undone_ns - each.began_ns >= 10_000 * MS for each in result.events] == [True]
+    # A round trip is 120 ms late; a lost packet or a pulled cable costs TCP 200 ms at least.
+    slow_ios = result.slow_ios(100 * MS)
+    assert slow_ios is not None
+    assert slow_ios > 10
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
 
 
 @pytest.mark.long

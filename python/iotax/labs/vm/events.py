@@ -1,4 +1,4 @@
-"""Events between the guests: a storage that stands still, a cable that is pulled.
+"""Events between the guests: a storage that stands still, a cable that is pulled, a network that is slow or lossy.
 
 The machines are iotax's own and end with it, however it ends, so nothing is left to undo.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from iotax.labs.base import Outcome
-from iotax.labs.events import Act, Performer, performed
+from iotax.engine import EngineError
+from iotax.labs.base import Outcome, TrialFailed
+from iotax.labs.events import Act, Flapping, Performer, performed
 from iotax.labs.hosts.clock import Ours
 from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.qmp import QmpError, QmpLost
@@ -18,6 +19,10 @@ from iotax.places.waiting import wait_for
 from iotax.study.events import Action, Happening
 
 _COMMAND_S = 20.0
+_TC = "/usr/sbin/tc"
+_SAID = "/run/tc.said"
+_PACKETS_MAX = 100_000
+"""In the queue of a network that is slow, so that it loses none."""
 
 
 def with_events(
@@ -28,7 +33,12 @@ def with_events(
     if not happenings:
         return run(lambda _: None)
     [offset] = wait_for(offsets([load], Ours()))
-    return performed(Performer(happenings, acts_of(happenings, guests), offset.ahead_ns), run)
+    acts = acts_of(happenings, guests)
+    outcome = performed(Performer(happenings, acts, offset.ahead_ns), run)
+    for words, act in acts.items():
+        if isinstance(act, Network) and (fault := act.fault()):
+            raise TrialFailed(f"the event `{words}` could not be done: {fault}", outcome.log)
+    return outcome
 
 
 def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
@@ -39,12 +49,57 @@ def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
 def _act(action: Action, guests: Guests) -> Act:
     if action.path is None:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
-    name = f"net{action.path - 1}"
-    return _Told(
-        [guests["storage"], guests["initiator"]],
-        ("set_link", {"name": name, "up": False}),
-        ("set_link", {"name": name, "up": True}),
+    both, number = [guests["storage"], guests["initiator"]], action.path - 1
+    if action.by is not None:
+        return Network(both, f"eth{number}", f"delay {action.by // 1000}us")
+    if action.lose is not None:
+        return Network(both, f"eth{number}", f"loss {action.lose:g}%")
+    pulled = _Told(
+        both, ("set_link", {"name": f"net{number}", "up": False}), ("set_link", {"name": f"net{number}", "up": True})
     )
+    return pulled if action.every is None else Flapping(pulled, action.every)
+
+
+class Network:
+    """What leaves a device of the guests is late, or is lost (tc-netem(8)).
+
+    While the load runs, others read what the guests say. So the scripts say nothing, and `fault` asks afterwards.
+    """
+
+    def __init__(self, guests: Sequence[Guest], device: str, netem: str) -> None:
+        self._guests, self._device = guests, device
+        self._netem = f"netem limit {_PACKETS_MAX} {netem}"
+        self._begun = 0
+        self._under_way = False
+
+    def begin(self) -> None:
+        self._begun += 1
+        self._under_way = True
+        self._run(f"{_TC} qdisc replace dev {self._device} root {self._netem} && {_TC} qdisc show dev {self._device}")
+
+    def end(self) -> None:
+        self._run(f"{_TC} qdisc del dev {self._device} root")
+        self._under_way = False
+
+    def close(self) -> None:
+        if self._under_way:
+            with contextlib.suppress(OSError):  # the run has failed, and its machines end
+                self.end()
+
+    def fault(self) -> str:
+        """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
+        for guest in self._guests:
+            said = "\n".join(guest.run(f"cat {_SAID}; rm -f {_SAID}; {_TC} qdisc show dev {self._device}"))
+            if said.count("netem") != self._begun:
+                return f"tc said in the {guest.name} guest: {said.strip() or 'nothing'}"
+        return ""
+
+    def _run(self, script: str) -> None:
+        try:
+            for guest in self._guests:
+                wait_for(guest.port.script(f"{{ {script}; }} >>{_SAID} 2>&1"))
+        except EngineError as error:
+            raise OSError(str(error)) from error
 
 
 class _Told:
