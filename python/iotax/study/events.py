@@ -37,9 +37,9 @@ class Action(Section):
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
 neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     access: Literal["inaccessible", "non-optimized"] | None = None
-    """In the loopback lab, for NVMe/TCP (ANA): the target reports another access state over a path, \
-as an array does when a controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O \
-works, but optimized paths are preferred. Undone, the path is optimized again."""
+    """The target reports another access state over a path, as an array does when a controller hands its volumes over: \
+in the loopback lab over iSCSI (ALUA) and NVMe/TCP (ANA), in the vm lab over NVMe/TCP. `inaccessible`: it refuses I/O \
+there. `non-optimized`: I/O works, but optimized paths are preferred. Undone, the path is optimized again."""
     flap: Literal["path"] | None = None
     """A path fails and returns again and again, as with a loose cable, in the loopback and the vm lab. Each time it \
 fails for half of `every`."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from iotax.protocols import with_access, without_transport
 from iotax.study.events import QUIET_NS, StudyEvent
 from iotax.study.model import Settings, Study
 from iotax.study.source import Place
-from iotax.study.topology import Topology
+from iotax.study.topology import Topology, kind_of
 from iotax.study.varied import combinations, values
 from iotax.study.varied import place as place_of
 from iotax.units import format_duration
 
+_IN_GUESTS = ("nvme-tcp",)
+"""Protocols of which the target of Linux reports what the vm lab sets for one path."""
 _FLAP_MIN_NS = 200_000_000
 """A guest on a busy machine takes tens of milliseconds to notice a cable."""
 
@@ -44,7 +46,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
             yield from _of_targets(study)
             yield from _of_own_paths(study)
             yield from _of_networks(study)
-            yield from _of_access(study)
+            yield from _of_access(study, with_access())
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
     for index, event in enumerate(study.events):
@@ -92,7 +94,7 @@ def _of_own_paths(study: Study) -> Iterator[tuple[Place, str]]:
             yield ("events", index, "do"), f"there is no path {event.do.path}: {named}"
 
 
-def _of_access(study: Study) -> Iterator[tuple[Place, str]]:
+def _of_access(study: Study, able: Sequence[str]) -> Iterator[tuple[Place, str]]:
     """Only a target that reports the state of a path, to an initiator that has another, can change it."""
     treatments = combinations(study, ("protocol", "paths"))
     settings = [study.settings(each) for each in treatments]
@@ -101,9 +103,9 @@ def _of_access(study: Study) -> Iterator[tuple[Place, str]]:
             continue
         place: Place = ("events", index, "do", "access")
         for protocol in dict.fromkeys(each.endpoint.protocol for each in settings):
-            if protocol not in with_access():
-                instead = f"compare {', '.join(with_access())} only, or say {{fail: path, path: {event.do.path}}}"
-                yield place, f"{protocol} reports no access states: {instead}"
+            if protocol not in able:
+                instead = f"compare {', '.join(able)} only, or say {{fail: path, path: {event.do.path}}}"
+                yield place, f"{protocol} reports no access states in this lab: {instead}"
         if any(each.topology.paths == 1 for each in settings):
             yield (
                 place,
@@ -127,10 +129,7 @@ def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("events",), "both halves stand in one kernel (`guests: 1`); say `guests: 2`"
     if max(each or 1 for each in values(study, "clients")) > 1:
         yield place_of(study, "clients"), "events are for one initiator guest; leave out `clients`"
-    for index, event in enumerate(study.events):
-        if event.do.access is not None:
-            reason = f"access states change in the loopback lab; here say {{fail: path, path: {event.do.path}}}"
-            yield ("events", index, "do", "access"), reason
+    yield from _of_access(study, _IN_GUESTS)
     treatments = combinations(study, ("protocol", *Topology.model_fields))
     reasons = (reason for each in treatments for reason in _of_path(study, study.settings(each)))
     yield from ((("events",), reason) for reason in dict.fromkeys(reasons))
@@ -149,6 +148,8 @@ def _of_path(study: Study, settings: Settings) -> Iterator[str]:
         for event in study.events:
             if event.do.path is not None and event.do.path > topology.paths:
                 yield f"there is no path {event.do.path}: {protocol} has `paths: {topology.paths}`"
+            if event.do.access is not None and topology.target != "kernel":
+                yield f"{kind_of(topology.target)} changes no access states here; leave out `target:` or `access:`"
             if (event.do.slow or event.do.lose) and (topology.link_rate or topology.link_delay):
                 yield "`link_rate` and `link_delay` shape the paths already; leave them out, or `slow:` and `lose:`"
 

@@ -13,7 +13,7 @@ import pytest
 from iotax.analysis.recovery import recoveries
 from iotax.labs.base import TrialFailed
 from iotax.labs.events import Performer
-from iotax.labs.vm.events import Network, acts_of
+from iotax.labs.vm.events import Scripted, acts_of
 from iotax.labs.vm.guests import Guests
 from iotax.labs.vm.qmp import QmpError
 from iotax.notebook import Notebook
@@ -120,14 +120,28 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
         assert f"tc qdisc replace dev eth0 root netem limit 100000 {netem} " in each.port.scripts[0]
         assert "tc qdisc del dev eth0 root" in each.port.scripts[1]
     [act] = acts.values()
-    assert isinstance(act, Network)
+    assert isinstance(act, Scripted)
     for each in machines.values():
         each.says = [f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}", "qdisc pfifo_fast 0: root"]
     assert act.fault() == ""
     machines["initiator"].says = ["Error: Specified qdisc kind is unknown."]
-    assert act.fault() == "tc said in the initiator guest: Error: Specified qdisc kind is unknown."
+    assert act.fault() == "the initiator guest said: Error: Specified qdisc kind is unknown."
     machines["initiator"].says = ["qdisc netem 8001: root", "qdisc netem 8001: root"]
-    assert "tc said in the initiator guest" in act.fault(), "it was not undone"
+    assert "the initiator guest said" in act.fault(), "it was not undone"
+
+
+def test_a_path_is_taken_away_by_the_targets_own_port(machines: dict[str, Machine]) -> None:
+    action = Action(access="non-optimized", path=2)
+    happening = [Happening(action, 0, MS)]
+    acts = acts_of(happening, cast("Guests", machines))
+    with contextlib.closing(Performer(happening, acts)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: len(machines["storage"].port.scripts) == 2, "the event and its end")
+    state = "/sys/kernel/config/nvmet/ports/2/ana_groups/1/ana_state"
+    begun, ended = machines["storage"].port.scripts
+    assert f"echo non-optimized >{state} && cat {state};" in begun
+    assert f"echo optimized >{state};" in ended
+    assert machines["initiator"].port.scripts == []
 
 
 STUDY = """\
@@ -206,6 +220,19 @@ def test_io_takes_longer_over_a_disturbed_network_and_loses_nothing(tmp_path: Pa
     slow_ios = result.slow_ios(100 * MS)
     assert slow_ios is not None
     assert slow_ios > 10
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_io_goes_on_at_once_over_the_other_path_if_the_target_takes_one_away(tmp_path: Path, engine: Path) -> None:
+    setup = f"{{protocol: nvme-tcp, {PATHS}}}"
+    result, _ = ran(tmp_path, engine, setup, "{access: inaccessible, path: 1}", "20s")
+    [event] = result.events
+    assert result.counted is not None
+    middle = (event.began_ns + event.undone_ns) // 2 // result.counted.interval_ns
+    assert sum(result.counted.ios[middle : event.undone_ns // result.counted.interval_ns]) > 0
     assert result.verify is not None
     assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
 

@@ -1,4 +1,5 @@
-"""Events between the guests: a storage that stands still, a cable that is pulled, a network that is slow or lossy.
+"""Events between the guests: a storage that stands still, a cable that is pulled, a network that is slow or lossy, a
+path that the target takes away.
 
 The machines are iotax's own and end with it, however it ends, so nothing is left to undo.
 """
@@ -36,7 +37,7 @@ def with_events(
     acts = acts_of(happenings, guests)
     outcome = performed(Performer(happenings, acts, offset.ahead_ns), run)
     for words, act in acts.items():
-        if isinstance(act, Network) and (fault := act.fault()):
+        if isinstance(act, Scripted) and (fault := act.fault()):
             raise TrialFailed(f"the event `{words}` could not be done: {fault}", outcome.log)
     return outcome
 
@@ -51,34 +52,45 @@ def _act(action: Action, guests: Guests) -> Act:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
     both, number = [guests["storage"], guests["initiator"]], action.path - 1
     if action.by is not None:
-        return Network(both, f"eth{number}", f"delay {action.by // 1000}us")
+        return _network(both, f"eth{number}", f"delay {action.by // 1000}us")
     if action.lose is not None:
-        return Network(both, f"eth{number}", f"loss {action.lose:g}%")
+        return _network(both, f"eth{number}", f"loss {action.lose:g}%")
+    if action.access is not None:
+        # guest/nvme_common.sh: the ports of NVMe/TCP are numbered as paths are.
+        state = f"/sys/kernel/config/nvmet/ports/{action.path}/ana_groups/1/ana_state"
+        begin, end = (f"echo {each} >{state}" for each in (action.access, "optimized"))
+        return Scripted([guests["storage"]], begin, end, f"cat {state}", action.access)
     pulled = _Told(
         both, ("set_link", {"name": f"net{number}", "up": False}), ("set_link", {"name": f"net{number}", "up": True})
     )
     return pulled if action.every is None else Flapping(pulled, action.every)
 
 
-class Network:
-    """What leaves a device of the guests is late, or is lost (tc-netem(8)).
+def _network(guests: Sequence[Guest], device: str, netem: str) -> Act:
+    """What leaves a device of the guests is late, or is lost (tc-netem(8))."""
+    begin = f"{_TC} qdisc replace dev {device} root netem limit {_PACKETS_MAX} {netem}"
+    return Scripted(guests, begin, f"{_TC} qdisc del dev {device} root", f"{_TC} qdisc show dev {device}", "netem")
+
+
+class Scripted:
+    """What scripts in guests begin and end.
 
     While the load runs, others read what the guests say. So the scripts say nothing, and `fault` asks afterwards.
     """
 
-    def __init__(self, guests: Sequence[Guest], device: str, netem: str) -> None:
-        self._guests, self._device = guests, device
-        self._netem = f"netem limit {_PACKETS_MAX} {netem}"
+    def __init__(self, guests: Sequence[Guest], begin: str, end: str, show: str, mark: str) -> None:
+        """`show`: shows the state, with `mark` once as long as it lasts, else without."""
+        self._guests, self._begin, self._end, self._show, self._mark = guests, begin, end, show, mark
         self._begun = 0
         self._under_way = False
 
     def begin(self) -> None:
         self._begun += 1
         self._under_way = True
-        self._run(f"{_TC} qdisc replace dev {self._device} root {self._netem} && {_TC} qdisc show dev {self._device}")
+        self._run(f"{self._begin} && {self._show}")
 
     def end(self) -> None:
-        self._run(f"{_TC} qdisc del dev {self._device} root")
+        self._run(self._end)
         self._under_way = False
 
     def close(self) -> None:
@@ -89,9 +101,9 @@ class Network:
     def fault(self) -> str:
         """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
         for guest in self._guests:
-            said = "\n".join(guest.run(f"cat {_SAID}; rm -f {_SAID}; {_TC} qdisc show dev {self._device}"))
-            if said.count("netem") != self._begun:
-                return f"tc said in the {guest.name} guest: {said.strip() or 'nothing'}"
+            said = "\n".join(guest.run(f"cat {_SAID}; rm -f {_SAID}; {self._show}"))
+            if said.count(self._mark) != self._begun:
+                return f"the {guest.name} guest said: {said.strip() or 'nothing'}"
         return ""
 
     def _run(self, script: str) -> None:
