@@ -36,7 +36,7 @@ class Action(Section):
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
 neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     access: Literal["inaccessible", "non-optimized"] | None = None
-    """In the loopback lab, for NVMe/TCP (ANA): the target reports another access state over a path, \
+    """In the loopback lab, for iSCSI (ALUA) and NVMe/TCP (ANA): the target reports another access state over a path, \
 as an array does when a controller hands its volumes over. `inaccessible`: it refuses I/O there. `non-optimized`: I/O \
 works, but optimized paths are preferred. Undone, the path is optimized again."""
     path: Annotated[int, Field(ge=1, le=4)] | None = None
@@ -84,8 +84,8 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, \
-host: HOST}."""
+    """What: {freeze: target}, {fail: path, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, \
+undo: …, host: HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 
