@@ -13,7 +13,7 @@ use iotax_node::{
     ServerConfig, ServerNode, TaskConfig,
     load::{Endpoint, Pacing, TaskOutcome, connector::ConnectionConfig},
     pattern::{Pool, Reduction},
-    server::{Export, Protocol, plan_portals},
+    server::{Export, ExportOptions, Protocol, plan_portals},
     volume::{self, Media, VolumeSpec},
 };
 use iotax_proto::{Instant, Payload, Region, Transmit, nfs::common::Squash, wire::Chunk};
@@ -77,7 +77,16 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Settings {
 fn serve(protocol: Protocol) -> (SharedRegion, Arc<Server>, ServerNode) {
     let listen = SocketAddr::from(([127, 0, 0, 1], 4_000));
     let squash = Squash::None;
-    let exports = vec![Export { protocol, volume: 0, read_only: false, listen, groups: None, portmap: None, squash }];
+    let exports = vec![Export {
+        protocol,
+        volume: 0,
+        read_only: false,
+        listen,
+        groups: None,
+        portmap: None,
+        squash,
+        options: ExportOptions::default(),
+    }];
     let server = Server::new(ServerConfig {
         volumes: vec![VolumeSpec::new("v0", VOLUME_BYTES as u64, Media::Memory)],
         portals: plan_portals(&exports).unwrap(),

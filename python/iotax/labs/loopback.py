@@ -389,6 +389,7 @@ class LoopbackLab(Lab):
             expect=expect,
             destroy=destroy,
             paths=settings.topology.paths,
+            reports_access=any(each.do.access is not None for each in self._study.events),
         )
         return Server(self._program, settings.volume, document, settings.topology.paths)
 

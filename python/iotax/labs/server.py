@@ -14,7 +14,7 @@ from iotax.labs.base import TrialFailed
 from iotax.labs.held import Holdings
 from iotax.labs.media import data_document, done_by, media_document
 from iotax.places.waiting import Engine
-from iotax.protocols import with_paths
+from iotax.protocols import access_options, with_paths
 from iotax.records import Record
 from iotax.study.connection import Polling
 from iotax.study.endpoint import EMBEDDED
@@ -155,11 +155,12 @@ def serve_document(
     destroy: bool = False,
     listen: str = "127.0.0.1:0",
     paths: int = 1,
+    reports_access: bool = False,
 ) -> dict[str, Any]:
     """The engine's `serve` document: every embedded protocol for one volume, on loopback, at free ports. With
     `file_io`, other programs may read and write a memory volume's file. `expect` is the identity of what an earlier
     server had at a file volume's path; `destroy` allows overwriting its data. `paths`: portals of each
-    protocol that has paths."""
+    protocol that has paths. `reports_access`: their access states can be set."""
     described = {"name": VOLUME, **volume_document(volume), "file_io": file_io}
     if volume.media == "file":
         described["path"] = volume.path
@@ -169,6 +170,7 @@ def serve_document(
         "volumes": [described],
         "exports": [
             {"protocol": protocol, "listen": listen, "volume": VOLUME}
+            | (access_options(protocol) if reports_access else {})
             for protocol in EMBEDDED
             if protocol != "local"
             for _ in range(paths if protocol in with_paths() else 1)

@@ -4,6 +4,7 @@ completion imports it at each press of Tab."""
 
 from iotax.protocols.base import Protocol, Scheme, is_port
 from iotax.protocols.table import (
+    access_options,
     colours,
     kernel_modules,
     knowing,
@@ -20,6 +21,7 @@ from iotax.protocols.table import (
 __all__ = [
     "Protocol",
     "Scheme",
+    "access_options",
     "colours",
     "is_port",
     "kernel_modules",

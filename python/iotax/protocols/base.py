@@ -70,6 +70,8 @@ class Protocol:
     reports_access: bool = False
     """The engine's target reports for each portal how it reaches the volume, and the engine's initiator chooses paths
     by that."""
+    access_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of its exports with which the engine's target reports that."""
     kernel_module: str = ""
     """Linux modules for the connecting side; empty if hosts do not need them."""
     served_port: int = 0

@@ -57,6 +57,8 @@ ISCSI = Protocol(
     scheme=_SCHEME,
     options=frozenset({"header_digest", "data_digest", "initiator", "chap"}),
     has_paths=True,
+    reports_access=True,
+    access_options={"portal_groups": "each"},
     kernel_module="iscsi_tcp",
     client=_client,
 )

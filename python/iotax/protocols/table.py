@@ -57,6 +57,12 @@ def with_access() -> tuple[str, ...]:
     return tuple(each.name for each in PROTOCOLS if each.reports_access)
 
 
+def access_options(name: str) -> dict[str, str]:
+    """Options of an export of this protocol, so that its portals report their access."""
+    protocol = known(name)
+    return {} if protocol is None else {**protocol.access_options}
+
+
 def schemes() -> dict[str, tuple[Scheme, Protocol]]:
     """Schemes by name, with their protocol (for NFS: that of iotax's own initiator)."""
     return {

@@ -50,10 +50,14 @@ class Served:
 
 
 @contextmanager
-def served(engine: Path, size_bytes: int = 8 * MIB) -> Iterator[Served]:
+def served(engine: Path, size_bytes: int = 8 * MIB, **iscsi: str) -> Iterator[Served]:
+    options = {"iscsi": iscsi}
     document = {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": size_bytes, "fill": "pattern", "seed": 1}],
-        "exports": [{"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} for each in (*PROTOCOLS, *PROTOCOLS)],
+        "exports": [
+            {"protocol": each, "listen": "127.0.0.1:0", "volume": "v0"} | options.get(each, {})
+            for each in (*PROTOCOLS, *PROTOCOLS)
+        ],
     }
     with started(engine, "serve", document) as process:
         yield Served(process)
@@ -153,10 +157,10 @@ def test_portal_that_does_not_exist_cannot_be_silenced(real_engine: Path) -> Non
     assert (answer["event"], answer["kind"], answer["where"]) == ("error", "usage", "portal")
 
 
-def test_portal_without_access_states_has_none_to_set(real_engine: Path) -> None:
+def test_portal_that_reports_no_access_states_has_none_to_set(real_engine: Path) -> None:
     with served(real_engine) as server:
         for address, said in (
-            (server.addresses("iscsi")[0], "the portal's protocol reports no access states"),
+            (server.addresses("iscsi")[0], "its target has one portal group; say `portal_groups: each` in its exports"),
             ("127.0.0.1:1", "there is no portal 127.0.0.1:1"),
         ):
             answer = server.command({"command": "access", "portal": address, "state": "inaccessible"})
@@ -164,9 +168,33 @@ def test_portal_without_access_states_has_none_to_set(real_engine: Path) -> None
             assert answer["message"] == said
 
 
-def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path) -> None:
-    with served(real_engine) as server:
-        first, second = server.addresses("nvme-tcp")
+@pytest.mark.parametrize(
+    ("exports", "where", "said"),
+    [
+        ([{"protocol": "nvme-tcp", "portal_groups": "each"}], "exports.portal_groups", "have no such option"),
+        (
+            [{"protocol": "iscsi", "portal_groups": "each"}, {"protocol": "iscsi"}],
+            "exports",
+            "must have the same options",
+        ),
+    ],
+)
+def test_portal_groups_are_refused_where_they_have_no_meaning(
+    real_engine: Path, exports: list[dict[str, str]], where: str, said: str
+) -> None:
+    document = {
+        "volumes": [{"name": "v0", "media": "null", "size_bytes": MIB}],
+        "exports": [{"listen": "127.0.0.1:0", "volume": "v0"} | each for each in exports],
+    }
+    told = events(real_engine, document, "serve")
+    assert (told[-1]["event"], told[-1]["kind"], told[-1]["where"]) == ("error", "usage", where)
+    assert said in told[-1]["message"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path, protocol: str) -> None:
+    with served(real_engine, portal_groups="each") as server:
+        first, second = server.addresses(protocol)
         for states, carriers in (
             (("non-optimized", "optimized"), [second]),
             (("non-optimized", "inaccessible"), [first]),
@@ -174,16 +202,27 @@ def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path) -> No
         ):
             for address, state in zip((first, second), states, strict=True):
                 server.set_access(address, state)
-            told = events(real_engine, load(server.endpoint("nvme-tcp"), 500_000_000, path_policy="round-robin"))
+            told = events(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy="round-robin"))
             used = result_of(told)["paths"]["used"]
             assert [each["name"] for each in used if each["ios"]] == carriers, states
             assert [each["refused"] for each in used] == [0, 0], "known before the first I/O"
 
 
-def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: Path) -> None:
-    with served(real_engine) as server:
-        first = server.addresses("nvme-tcp")[0]
-        asked = load(server.endpoint("nvme-tcp"), 4_000_000_000, keep_alive_ns=60_000_000_000)
+def test_load_without_any_access_from_the_start_names_the_paths(real_engine: Path) -> None:
+    with served(real_engine, portal_groups="each") as server:
+        for address in server.addresses("iscsi"):
+            server.set_access(address, "inaccessible")
+        told = events(real_engine, load(server.endpoint("iscsi"), 500_000_000))
+    assert told[-1]["event"] == "error"
+    for address in server.addresses("iscsi"):
+        assert f"the target gives no access over the path to {address}" in told[-1]["message"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: Path, protocol: str) -> None:
+    with served(real_engine, portal_groups="each") as server:
+        first = server.addresses(protocol)[0]
+        asked = load(server.endpoint(protocol), 4_000_000_000, keep_alive_ns=60_000_000_000)
         with started(real_engine, "load", asked) as process:
             assert process.stdout
             told = []

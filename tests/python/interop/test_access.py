@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from engine_process import ready, started
 from needed import program
 
 from .conftest import ENGINE, all_that_is_said, guarded
@@ -51,6 +52,26 @@ def test_libiscsi_finds_and_reads_our_target(serve: Serve) -> None:
     capacity = libiscsi("iscsi-readcapacity16", endpoint).stdout
     assert "RETURNED LOGICAL BLOCK ADDRESS:16383" in capacity
     assert "LOGICAL BLOCK LENGTH IN BYTES:512" in capacity
+
+
+def test_libiscsi_sees_each_portal_as_a_target_port_group_and_follows_its_access() -> None:
+    asked = document()
+    asked["exports"] = [asked["exports"][0] | {"portal_groups": "each"} for _ in range(2)]
+    with started(ENGINE, "serve", asked) as process:
+        assert process.stdin and process.stdout
+        first, second = (each["endpoint"] for each in ready(process)["portals"])
+        portal, iqn = second.split("/")[2:4]
+        listed = libiscsi("iscsi-ls", f"iscsi://{first.split('/')[2]}").stdout
+        assert f"Target:{iqn} Portal:{portal},2" in listed
+        assert "TPGS:1" in libiscsi("iscsi-inq", second).stdout
+        for state, is_ready in (("inaccessible", False), ("non-optimized", True)):
+            process.stdin.write(json.dumps({"command": "access", "portal": portal, "state": state}) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["state"] == state
+            found = [libiscsi("iscsi-readcapacity16", each) for each in (first, second)]
+            assert [each.returncode == 0 for each in found] == [True, is_ready]
+            assert is_ready or "SENSE KEY:NOT READY(2) ASCQ:(null)(0x040c)" in found[1].stderr
+        process.stdin.close()
 
 
 def test_a_portal_at_every_address_is_found_where_it_was_asked(serve: Serve) -> None:

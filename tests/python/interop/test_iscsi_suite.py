@@ -90,11 +90,13 @@ def run(unit: str, serve: Serve, directory: Path) -> dict[str, str]:
     if unit == "file":
         volume |= {"media": "file", "path": str(directory / "v0.img")}
     export = {"protocol": "iscsi", "listen": "127.0.0.1:0", "volume": "v0", "read_only": unit == "read-only"}
+    # The multipath tests need two paths: one portal twice, or two target port groups.
+    exports = [export] if unit != "memory" else [export | {"portal_groups": "each"}] * 2
     # Two threads, so sessions also affect each other across threads.
-    endpoint = serve({"threads": 2, "volumes": [volume], "exports": [export]})["portals"][0]["endpoint"]
-    # The endpoint twice, because the multipath tests need two paths.
+    portals = serve({"threads": 2, "volumes": [volume], "exports": exports})["portals"]
+    endpoints = [portals[0]["endpoint"], portals[-1]["endpoint"]]
     options = ["--dataloss", "--allow-sanitize", "--verbose"]
-    return verdicts("".join(suite([*options, "--test", family, endpoint, endpoint]) for family in families(unit)))
+    return verdicts("".join(suite([*options, "--test", family, *endpoints]) for family in families(unit)))
 
 
 @pytest.mark.parametrize("unit", ["memory", pytest.param("file", marks=pytest.mark.long), "read-only"])

@@ -121,8 +121,9 @@ def is_frozen(pid: int) -> bool:
             "events[1].do.access: iscsi reports no access states in this lab: compare nvme-tcp only",
         ),
         (
-            {"topology": {"paths": 2, "path_policy": "fixed"}, "events": [REFUSE]},
-            "events[1].do.access: iscsi reports no access states in this lab: compare nvme-tcp only, or",
+            {"topology": {"paths": 2, "path_policy": "fixed"}, "events": [REFUSE]}
+            | {"factors": {"protocol": ["nfs3", "iscsi"]}},
+            "nfs3 reports no access states in this lab: compare iscsi, nvme-tcp only, or say {fail: path, path: 1}",
         ),
         ({"events": [REFUSE]}, "events[1].do.access: with one path no other could carry the I/O; say `paths: 2`"),
         ({"lab": "sim", "events": [REFUSE]}, "events: the sim lab has `path_failures:`"),
@@ -426,15 +427,16 @@ def test_a_path_that_flaps_is_used_again_each_time(real_engine: Path, tmp_path: 
         assert result.verify and result.verify.read_back_blocks > 0
 
 
+@pytest.mark.parametrize("protocol", ["iscsi", "nvme-tcp"])
 @pytest.mark.slow
 def test_a_path_that_becomes_inaccessible_is_left_without_a_gap_and_used_again(
-    real_engine: Path, tmp_path: Path
+    real_engine: Path, tmp_path: Path, protocol: str
 ) -> None:
     del real_engine
     asked = BASE | {
         "factors": {"path_policy": ["fixed", "round-robin"]},
         "baseline": {"path_policy": "fixed"},
-        "connection": {"protocol": "nvme-tcp"},
+        "connection": {"protocol": protocol},
         "topology": {"paths": 2, "keep_alive": "60s"},
         "load": BASE["load"] | {"runtime": "7s"},
         "events": [

@@ -7,10 +7,11 @@ use crate::support::{
     server::{Bench, PROTOCOLS, SIZE, group},
 };
 use iotax_node::{
-    CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Randomness, Server, ServerConfig, ServerNode,
-    TaskConfig,
+    Access, CloseReason, ConnId, Input, ListenerId, LoadNode, Node, Output, Randomness, Server, ServerConfig,
+    ServerNode, TaskConfig,
     load::{Content, Endpoint, TaskOutcome, connector::ConnectionConfig},
-    server::{Export, Protocol, Service, plan_portals},
+    protocols::iscsi::{self as iscsi_options, PortalGroups},
+    server::{Export, ExportOptions, NoAccess, Protocol, Service, plan_portals},
     volume::{Media, VolumeSpec},
 };
 use iotax_proto::{Geometry, Initiator, InitiatorEvents, Instant, Io, IoError, Tag, iscsi, nfs::v3, nvme_tcp};
@@ -220,6 +221,80 @@ fn discovery_shows_what_the_asker_may_reach() {
             assert_eq!((entry.subnqn.as_str(), address), ("nqn.2026-11.io.iotax:v0", portals[2].to_string()));
         }
     }
+}
+
+#[test]
+fn portals_of_a_target_are_one_portal_group_or_one_each() {
+    for (portal_groups, tags, access) in [
+        (
+            None,
+            [1, 1],
+            Err(NoAccess::NotReported("its target has one portal group; say `portal_groups: each` in its exports")),
+        ),
+        (Some(PortalGroups::Each), [1, 2], Ok(())),
+    ] {
+        let export = |port| Export {
+            protocol: Protocol::Iscsi,
+            volume: 0,
+            read_only: false,
+            listen: SocketAddr::from(([127, 0, 0, 1], port)),
+            groups: None,
+            portmap: None,
+            squash: iotax_node::server::Squash::None,
+            options: ExportOptions {
+                iscsi: iscsi_options::ExportOptions { portal_groups },
+                ..ExportOptions::default()
+            },
+        };
+        let exports = vec![export(3260), export(3261)];
+        let server = Server::new(ServerConfig {
+            volumes: vec![VolumeSpec::new("a", SIZE as u64, Media::Null)],
+            portals: plan_portals(&exports).expect("a plan"),
+            exports,
+            started_unix_ns: 1,
+            secret: [1; 32],
+            connections_max: 8,
+        });
+        let portals: Vec<_> = server.config().portals.iter().map(|portal| portal.address).collect();
+        let mut node =
+            ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
+        let config = iscsi::initiator::Config::new("iqn.2026-11.org.example:host", "", 0);
+        let mut discovery = iscsi::initiator::Discovery::new(Instant(0), &config);
+        let mut peer = Peer::connect(&mut node, 0, 0);
+        while discovery.targets().is_none() {
+            let request = discovery.transmit().take_bytes();
+            let answer = peer.send(&request);
+            discovery.receive(&answer).expect("a discovery");
+        }
+        let expected: Vec<_> = portals.iter().zip(tags).map(|(address, tag)| format!("{address},{tag}")).collect();
+        assert_eq!(discovery.targets().expect("done")[0].portals, expected);
+        assert_eq!(server.set_access(portals[1], Access::NonOptimized), access);
+        assert_eq!(server.set_access(([127, 0, 0, 1], 1).into(), Access::NonOptimized), Err(NoAccess::NoPortal));
+    }
+}
+
+#[test]
+fn options_of_exports_are_refused_where_they_have_no_meaning() {
+    let export = |protocol, port: u16, portal_groups| Export {
+        protocol,
+        volume: 0,
+        read_only: false,
+        listen: SocketAddr::from(([127, 0, 0, 1], port)),
+        groups: None,
+        portmap: None,
+        squash: iotax_node::server::Squash::None,
+        options: ExportOptions { iscsi: iscsi_options::ExportOptions { portal_groups }, ..ExportOptions::default() },
+    };
+    let each = Some(PortalGroups::Each);
+    let refused = |exports: &[Export]| plan_portals(exports).expect_err("no plan");
+    let failure = refused(&[export(Protocol::NvmeTcp, 1, each)]);
+    assert_eq!(
+        (failure.message.as_str(), failure.place.as_str()),
+        ("exports over NVMe/TCP have no such option", "exports.portal_groups")
+    );
+    let failure = refused(&[export(Protocol::Iscsi, 1, each), export(Protocol::Iscsi, 2, None)]);
+    assert_eq!(failure.message, "the portals of one volume must have the same options");
+    assert!(plan_portals(&[export(Protocol::Iscsi, 1, each), export(Protocol::NvmeTcp, 2, None)]).is_ok());
 }
 
 #[test]

@@ -1,12 +1,7 @@
-//! Asymmetric logical unit access (SPC-5 §5.17): how the logical units can be accessed through a target port group, and
-//! REPORT TARGET PORT GROUPS (SPC-5 §6.36). Only the device changes the states (implicit access, TPGS 01b).
+//! Asymmetric logical unit access (SPC-5 §5.17): how the logical units can be accessed through a target port group. Only
+//! the device changes the states (implicit access, TPGS 01b).
 
-use alloc::vec::Vec;
-
-use super::{
-    call::{Call, Handled, answer},
-    sense::Sense,
-};
+use super::sense::Sense;
 
 /// A primary target port asymmetric access state, with its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,28 +71,10 @@ impl PortGroup {
         Self { number, state: AccessState::default(), is_changed: false }
     }
 
-    /// Its target port group descriptor.
-    fn encode(self) -> [u8; 12] {
+    /// Its target port group descriptor (SPC-5 §6.36).
+    pub(crate) fn encode(self) -> [u8; 12] {
         let [high, low] = self.number.to_be_bytes();
         let status = if self.is_changed { CHANGED_IMPLICITLY } else { 0 };
         [self.state as u8, SUPPORTED, high, low, 0, status, 0, 1, 0, 0, high, low]
     }
-}
-
-/// REPORT TARGET PORT GROUPS with a header of the length only, or with the extended header, in which an implicit
-/// transition takes an unspecified time.
-pub(crate) fn report_target_port_groups(call: &mut Call<'_>) -> Handled {
-    let extension: &[u8] = match call.cdb.u8(1) >> 5 {
-        0 => &[],
-        1 => &[0x10, 0, 0, 0],
-        _ => return Err(Sense::cdb_field(1, Some(7)).into()),
-    };
-    let mut data = [&[0; 4], extension].concat();
-    call.with_device(|device| {
-        let descriptors: Vec<_> = device.port_groups.iter().map(|group| group.encode()).collect();
-        data.extend_from_slice(descriptors.as_flattened());
-    });
-    let len = (data.len() - 4) as u32;
-    data[..4].copy_from_slice(&len.to_be_bytes());
-    answer(data, call.cdb.u32(6))
 }

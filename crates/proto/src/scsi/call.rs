@@ -47,7 +47,7 @@ impl Call<'_> {
         }
         let is_barred = match entry.class {
             Class::Always => false,
-            Class::Free => view.is_shut,
+            Class::Free => view.is_shut(),
             Class::Ready => view.barred.ready,
             Class::Reads => view.barred.reads,
             Class::Changes => view.barred.changes,

@@ -48,8 +48,6 @@ pub(crate) struct LunView {
     pub(crate) attention: bool,
     /// The access through the nexus's target port; `None` without target port groups.
     pub(crate) access: Option<AccessState>,
-    /// Only the commands of `Class::Always` are executed.
-    pub(crate) is_shut: bool,
     /// The commands that reservations of others, or a missing access, forbid to this nexus.
     pub(crate) barred: Barred,
 }
@@ -75,11 +73,15 @@ impl LunView {
                 erasable: unit.config.erasable,
                 attention: device.has_attention(nexus, unit.config.lun),
                 access,
-                is_shut,
                 barred: if is_shut { Barred::ALL } else { device.barred(nexus, unit) },
             })
         });
         views.collect()
+    }
+
+    /// Whether only the commands of `Class::Always` are executed.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.access.and_then(AccessState::refusal).is_some()
     }
 
     /// Why a command is not executed that the view bars.

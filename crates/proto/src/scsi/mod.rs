@@ -15,6 +15,7 @@ mod medium;
 mod mode;
 pub mod nexus;
 mod opcodes;
+mod port_groups;
 mod provisioning;
 mod reserve;
 pub mod sense;

@@ -9,14 +9,14 @@ use alloc::{format, string::String, vec::Vec};
 use core::fmt::Write;
 
 use super::{
-    Command, Next, Response, access,
+    Command, Next, Response,
     call::{Call, Class, Commands, Entry, Handled, Needs, Run, RunParameters, Usage, answer},
     cdb::{Cdb, cdb_len},
     inquiry,
     lun::decode_lun,
     medium, mode,
     nexus::Nexus,
-    provisioning, reserve,
+    port_groups, provisioning, reserve,
     sense::{Fault, Sense},
     unit,
 };
@@ -182,7 +182,7 @@ static TABLE: &[Entry] = &[
         "REPORT TARGET PORT GROUPS",
         Class::Always,
         cdb(&[0xa3, PARAMETER_DATA_FORMAT | 0x0a, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),
-        access::report_target_port_groups,
+        port_groups::report_target_port_groups,
     ).action().asymmetric_only(),
     entry(
         "REPORT SUPPORTED OPERATION CODES",

@@ -60,9 +60,15 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     started: list[Server] = []
 
     def start(
-        protocol: str, size_bytes: int = VOLUME_BYTES, *, groups: list[dict[str, Any]] | None = None, delay_ns: int = 0
+        protocol: str,
+        size_bytes: int = VOLUME_BYTES,
+        *,
+        groups: list[dict[str, Any]] | None = None,
+        delay_ns: int = 0,
+        **options: str,
     ) -> Server:
-        export: dict[str, Any] = {"protocol": protocol, "listen": f"127.0.0.1:{free_ports(1)[0]}", "volume": "v0"}
+        listen = f"127.0.0.1:{free_ports(1)[0]}"
+        export: dict[str, Any] = {"protocol": protocol, "listen": listen, "volume": "v0"} | options
         if groups:
             export["groups"] = [group["name"] for group in groups]
         volume = file_volume(tmp_path / "volume", size_bytes) | {"delay_ns": delay_ns}

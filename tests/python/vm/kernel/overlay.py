@@ -23,7 +23,7 @@ from iotax.labs.vm.modules import ModuleTree, index_files
 from iotax.labs.vm.packages import Package, Store
 
 ROOT = Path(__file__).parents[4]
-MODULES = ("ext4", "xfs", "loop", "crc32c_generic", "sha512_generic", "drbg")
+MODULES = ("ext4", "xfs", "loop", "crc32c_generic", "sha512_generic", "drbg", "scsi_dh_alua")
 PROGRAMS = {
     "e2fsprogs": ("sbin/mke2fs", "sbin/e2fsck"),
     "xfsprogs": ("sbin/mkfs.xfs", "sbin/xfs_repair"),

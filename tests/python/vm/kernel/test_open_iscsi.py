@@ -67,3 +67,28 @@ def test_discovery_names_the_target_and_a_second_session_reads_what_the_first_wr
     assert machine.run(iscsi(server, "discovered"))[-1].split()[-1] == IQN
     machine.run(iscsi(server, f"login {IQN}; fio {load}; logout {IQN}"))
     machine.run(iscsi(server, f"login {IQN}; fio {load} --verify_only; logout {IQN}"))
+
+
+def test_kernel_follows_the_access_state_of_its_path(serve: Serve, machine: KernelMachine) -> None:
+    server = serve("iscsi", SIZE_BYTES, portal_groups="each")
+    address = server.portals["iscsi"]["address"]
+    sysfs = "/sys/block/sd?/device"
+    up = machine.run(iscsi(server, f"load scsi_dh_alua; login {IQN}; cat {sysfs}/dh_state {sysfs}/access_state"))
+    assert up[-2:] == ["alua", "active/optimized"]
+    for state, seen in (
+        ("inaccessible", "unavailable"),
+        ("non-optimized", "active/non-optimized"),
+        ("optimized", "active/optimized"),
+    ):
+        answer = server.command({"command": "access", "portal": address, "state": state})
+        assert answer == {"event": "access", "portal": address, "state": state}
+        # The kernel asks after the unit attention that the next command gets. While it knows of no access it sends no
+        # reads, so a rescan must ask.
+        asks = "dd if=$(ls /dev/sd?) of=/dev/null bs=4k count=1 iflag=direct" if state == "inaccessible" else "rescan"
+        follow = (
+            f"rescan() {{ echo 1 >$(echo {sysfs}/rescan); }}; n=0; "
+            f'while [ "$(cat {sysfs}/access_state)" != {seen} ] && [ $n -lt 300 ]; do '
+            f"{asks} >/dev/null 2>&1; sleep 0.1; n=$((n+1)); done; cat {sysfs}/access_state"
+        )
+        assert machine.run(follow)[-1] == seen
+    machine.run(iscsi(server, f"logout {IQN}"))

@@ -623,7 +623,8 @@ impl LoadNode {
     fn overdue(&mut self) {
         match self.phase {
             Phase::Opening => {
-                let message = format!("nothing that lets I/O begin came within {} s", OPEN_TIME.as_secs());
+                let down = self.paths_down();
+                let message = format!("nothing that lets I/O begin came within {} s{down}", OPEN_TIME.as_secs());
                 self.fail(Failure::new(FailureKind::Unreachable, message, self.place.clone()));
             }
             Phase::Draining => {

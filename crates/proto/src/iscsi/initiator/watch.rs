@@ -10,8 +10,9 @@ use crate::{
     },
 };
 
-/// Minimum time between two queries, so that a target that refuses I/Os and reports access is not asked without end. Also
-/// the interval during a transition, which ends soon.
+/// Minimum time between two queries, so that a target that refuses I/Os and reports access is not asked without end. It
+/// does not apply to a reported change, because each change is reported once. Also the interval during a transition,
+/// which ends soon.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Interval while there is no access. A session without I/Os gets no unit attention, so it must ask. Thousands of idle
 /// sessions may do so; those whose unit has I/Os on other paths learn of a change from these.
@@ -27,17 +28,24 @@ pub(super) enum AccessNews {
     Changed,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Meanwhile {
+    /// The target reported a change, which may be newer than the answer.
+    is_changed: bool,
+    /// An I/O was refused, which contradicts an answer that there is access.
+    is_refused: bool,
+    /// There was another reason to ask.
+    is_asked: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Watch {
     query: AccessQuery,
     state: AccessState,
     /// The target reported a change or refused an I/O, and has not said what the state is.
     is_in_question: bool,
-    is_asking: bool,
-    /// While asking: the answer may be older than a change.
-    is_late: bool,
-    /// While asking: an I/O was refused, which contradicts an answer that there is access.
-    is_doubted: bool,
+    /// What happened since the query was sent, until it is answered.
+    asking: Option<Meanwhile>,
     last_asked: Option<Instant>,
     /// When to ask, if there is a reason; while asking, when the answer is overdue.
     due: Option<Instant>,
@@ -45,16 +53,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(now: Instant, query: AccessQuery, state: AccessState) -> Self {
-        let mut watch = Self {
-            query,
-            state,
-            is_in_question: false,
-            is_asking: false,
-            is_late: false,
-            is_doubted: false,
-            last_asked: None,
-            due: None,
-        };
+        let mut watch = Self { query, state, is_in_question: false, asking: None, last_asked: None, due: None };
         watch.schedule(now);
         watch
     }
@@ -68,7 +67,7 @@ impl Watch {
     }
 
     pub(super) fn is_asking(&self) -> bool {
-        self.is_asking
+        self.asking.is_some()
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -76,38 +75,41 @@ impl Watch {
     }
 
     pub(super) fn on_news(&mut self, now: Instant, news: AccessNews) {
-        match news {
-            AccessNews::None => return,
-            AccessNews::Changed => self.check(now),
-            AccessNews::Refused => {
-                self.state = AccessState::Transitioning;
-                if self.is_asking { self.is_doubted = true } else { self.check(now) }
-            }
+        match (news, &mut self.asking) {
+            (AccessNews::None, _) => return,
+            (AccessNews::Changed, Some(meanwhile)) => meanwhile.is_changed = true,
+            (AccessNews::Changed, None) => self.due = Some(now),
+            (AccessNews::Refused, Some(meanwhile)) => meanwhile.is_refused = true,
+            (AccessNews::Refused, None) => self.check(now),
+        }
+        if news == AccessNews::Refused {
+            self.state = AccessState::Transitioning;
         }
         self.is_in_question = true;
     }
 
     /// Asks soon.
     pub(super) fn check(&mut self, now: Instant) {
-        if self.is_asking {
-            self.is_late = true;
+        if let Some(meanwhile) = &mut self.asking {
+            meanwhile.is_asked = true;
         } else {
-            self.due = Some(self.last_asked.map_or(now, |asked| now.max(asked + PAUSE)));
+            let due = self.last_asked.map_or(now, |asked| now.max(asked + PAUSE));
+            self.due = Some(self.due.map_or(due, |known| known.min(due)));
         }
     }
 
     /// Whether it is time to ask.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        !self.is_asking && self.due.is_some_and(|due| due <= now)
+        !self.is_asking() && self.due.is_some_and(|due| due <= now)
     }
 
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        self.is_asking && self.due.is_some_and(|due| due <= now)
+        self.is_asking() && self.due.is_some_and(|due| due <= now)
     }
 
     /// Asks now. An answer must come within `timeout`.
     pub(super) fn ask(&mut self, now: Instant, timeout: Duration) -> ProbeCommand {
-        self.is_asking = true;
+        self.asking = Some(Meanwhile::default());
         self.last_asked = Some(now);
         self.due = Some(now + timeout);
         self.query.begin()
@@ -115,7 +117,7 @@ impl Watch {
 
     /// The query cannot be sent now.
     pub(super) fn postpone(&mut self, now: Instant) {
-        self.is_asking = false;
+        self.asking = None;
         self.due = Some(now + PAUSE);
     }
 
@@ -135,15 +137,16 @@ impl Watch {
             Asked::Again(command) => return Ok(Some(command)),
             Asked::Known(state) => state,
         };
-        self.is_asking = false;
-        let is_late = core::mem::take(&mut self.is_late);
-        let is_wrong = core::mem::take(&mut self.is_doubted) && state.is_accessible();
+        let meanwhile = self.asking.take().unwrap_or_default();
+        let is_wrong = meanwhile.is_refused && state.is_accessible();
         // I/Os wait for a newer answer, but none goes to a port that had no access a moment ago.
-        if !self.is_in_question || !(is_late || is_wrong) || !state.is_accessible() {
+        if !self.is_in_question || !(meanwhile.is_changed || is_wrong) || !state.is_accessible() {
             (self.state, self.is_in_question) = (state, false);
         }
         self.schedule(now);
-        if is_late || is_wrong {
+        if meanwhile.is_changed {
+            self.due = Some(now);
+        } else if is_wrong || meanwhile.is_asked {
             self.check(now);
         }
         Ok(None)
@@ -195,17 +198,30 @@ mod tests {
 
     #[test]
     fn answer_that_is_older_than_a_change_or_contradicts_a_refusal_is_not_believed() {
-        for news in [AccessNews::Changed, AccessNews::Refused] {
+        // A reported change is followed at once. A contradiction could go on for ever, so there is a pause.
+        for (news, again_ms) in [(AccessNews::Changed, 3), (AccessNews::Refused, 51)] {
             let mut watch = watch();
             watch.on_news(at(1), AccessNews::Refused);
             watch.ask(at(1), Duration::from_secs(60));
             watch.on_news(at(2), news);
             answer_asked(&mut watch, 3, AccessState::Optimized);
-            assert_eq!((watch.is_in_question(), watch.due()), (true, Some(at(51))), "a pause after the last query");
+            assert_eq!((watch.is_in_question(), watch.due()), (true, Some(at(again_ms))));
             assert_eq!(watch.state(), AccessState::Transitioning);
-            answer(&mut watch, 51, AccessState::Optimized);
+            answer(&mut watch, again_ms, AccessState::Optimized);
             assert_eq!((watch.is_in_question(), watch.due(), watch.state()), (false, None, AccessState::Optimized));
         }
+    }
+
+    #[test]
+    fn wish_to_ask_while_asking_is_met_later_and_holds_up_no_io() {
+        let mut watch = watch();
+        watch.ask(at(1), Duration::from_secs(60));
+        watch.check(at(2));
+        answer_asked(&mut watch, 3, AccessState::Optimized);
+        assert_eq!((watch.is_in_question(), watch.due()), (false, Some(at(51))));
+        watch.on_news(at(4), AccessNews::Changed);
+        watch.check(at(5));
+        assert_eq!(watch.due(), Some(at(4)), "the earlier reason holds");
     }
 
     #[test]
@@ -218,10 +234,10 @@ mod tests {
         assert_eq!((watch.is_in_question(), watch.due(), watch.state()), (false, Some(at(1003)), AccessState::Standby));
         answer(&mut watch, 1003, AccessState::Transitioning);
         assert_eq!(watch.due(), Some(at(1053)), "it ends soon");
-        watch.check(at(1004));
-        assert_eq!(watch.due(), Some(at(1053)));
-        watch.check(at(2000));
-        assert_eq!(watch.due(), Some(at(2000)));
+        answer(&mut watch, 1053, AccessState::Unavailable);
+        assert_eq!(watch.due(), Some(at(2053)));
+        watch.check(at(1054));
+        assert_eq!(watch.due(), Some(at(1103)), "sooner with a reason");
     }
 
     #[test]

@@ -379,13 +379,13 @@ mod parsers_tests {
         };
         let mut data =
             [&[0, 0, 0, 48][..], &descriptor(0x80, 1, 0), &descriptor(3, 2, 2), &descriptor(0x9f, 3, 4)].concat();
-        use AccessState::{Optimized, Transitioning, Unavailable};
+        let [unavailable, optimized] = [AccessState::Unavailable, AccessState::Optimized].map(Some);
         let states = |data: &[u8]| [1, 2, 3, 4].map(|group| parse_access_state(data, group));
-        assert_eq!(states(&data), [Some(Optimized), Some(Unavailable), Some(Transitioning), None], "PREF is no state");
-        assert_eq!(states(&data[..27]), [Some(Optimized), Some(Unavailable), None, None]);
+        assert_eq!(states(&data), [optimized, unavailable, Some(AccessState::Transitioning), None], "PREF is no state");
+        assert_eq!(states(&data[..27]), [optimized, unavailable, None, None]);
         assert_eq!(states(&data[..3]), [None; 4]);
         data[3] = 16;
-        assert_eq!(states(&data), [Some(Optimized), Some(Unavailable), None, None], "behind the end of the list");
+        assert_eq!(states(&data), [optimized, unavailable, None, None], "behind the end of the list");
         data[12] = 0x07;
         assert_eq!(states(&data)[1], None, "a reserved state");
     }

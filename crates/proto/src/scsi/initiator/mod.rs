@@ -5,6 +5,7 @@ mod builders;
 mod outcome;
 mod port_access;
 mod probe;
+mod query;
 
 pub use self::builders::{
     BlockLimits, Capacity, Inquiry, parse_access_state, parse_block_limits, parse_capacity_10, parse_capacity_16,
@@ -18,4 +19,5 @@ pub use builders::{
 };
 pub use outcome::{CommandOutcome, failure, outcome};
 pub use port_access::{AccessQuery, Asked};
-pub use probe::{Probe, ProbeCommand, Probed};
+pub use probe::{Probe, Probed};
+pub use query::ProbeCommand;

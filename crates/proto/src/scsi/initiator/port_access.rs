@@ -2,7 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{CommandOutcome, ProbeCommand, outcome, parse_access_state, probe::TRIES_MAX, report_target_port_groups};
+use super::{
+    CommandOutcome, ProbeCommand, outcome, parse_access_state,
+    query::{TRIES_MAX, add, refused},
+    report_target_port_groups,
+};
 use crate::{Violation, scsi::AccessState};
 
 /// Maximum length of the answer in bytes: more than 300 groups of two ports.
@@ -63,17 +67,8 @@ impl AccessQuery {
                 Ok(Asked::Again(self.ask()))
             }
             CommandOutcome::Retry(error) | CommandOutcome::AccessChanged(error) | CommandOutcome::Failed(error) => {
-                Err(super::probe::refused(&error))
+                Err(refused(&error))
             }
         }
     }
-}
-
-/// Adds response data to an answer of limited length; false if they are out of order or longer.
-pub(super) fn add(answer: &mut Vec<u8>, len_max: u16, offset: u32, bytes: &[u8]) -> bool {
-    let fits = offset as usize == answer.len() && answer.len() + bytes.len() <= len_max.into();
-    if fits {
-        answer.extend_from_slice(bytes);
-    }
-    fits
 }

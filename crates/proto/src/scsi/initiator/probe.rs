@@ -3,15 +3,15 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    AccessQuery, Asked, Capacity, CdbBytes, CommandOutcome, Inquiry, inquiry, inquiry_vpd, mode_sense_6, outcome,
-    parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial, parse_target_port_group,
-    parse_write_protect, persistent_reserve_out, port_access, read, read_capacity_10, read_capacity_16,
-    synchronize_cache_10, test_unit_ready, unmap, unmap_parameters, write, write_same_16,
+    AccessQuery, Asked, Capacity, CdbBytes, CommandOutcome, Inquiry, ProbeCommand, inquiry, inquiry_vpd, mode_sense_6,
+    outcome, parse_block_limits, parse_capacity_10, parse_capacity_16, parse_inquiry, parse_serial,
+    parse_target_port_group, parse_write_protect, persistent_reserve_out,
+    query::{TRIES_MAX, add, refused},
+    read, read_capacity_10, read_capacity_16, synchronize_cache_10, test_unit_ready, unmap, unmap_parameters, write,
+    write_same_16,
 };
 use crate::{Geometry, Io, IoError, Misuse, Payload, Refusal, Violation, scsi::AccessState};
 
-/// How often a command is resent after a unit attention condition or a busy target. Each condition is reported once.
-pub(super) const TRIES_MAX: u32 = 16;
 const ANSWER_LEN_MAX: u8 = 252;
 /// Maximum length of the Device Identification page. Arrays list many designators.
 const IDENTIFICATION_LEN_MAX: u16 = 4096;
@@ -28,14 +28,6 @@ enum ProbeStep {
     SerialNumber,
     DeviceIdentification,
     PortGroups,
-}
-
-/// A command whose response is expected.
-#[derive(Clone, Copy, Debug)]
-pub struct ProbeCommand {
-    pub cdb: CdbBytes,
-    /// Maximum length of the response data in bytes.
-    pub len: u16,
 }
 
 /// The state of the queries after a response.
@@ -105,10 +97,8 @@ impl Probe {
     pub fn data(&mut self, offset: u32, bytes: &[u8]) -> bool {
         match (self.step, &mut self.access) {
             (ProbeStep::PortGroups, Some((query, _))) => query.data(offset, bytes),
-            (ProbeStep::DeviceIdentification, _) => {
-                port_access::add(&mut self.answer, IDENTIFICATION_LEN_MAX, offset, bytes)
-            }
-            _ => port_access::add(&mut self.answer, ANSWER_LEN_MAX.into(), offset, bytes),
+            (ProbeStep::DeviceIdentification, _) => add(&mut self.answer, IDENTIFICATION_LEN_MAX, offset, bytes),
+            _ => add(&mut self.answer, ANSWER_LEN_MAX.into(), offset, bytes),
         }
     }
 
@@ -243,13 +233,6 @@ const DEVICE_IDENTIFICATION: u8 = 0x83;
 const BLOCK_LIMITS: u8 = 0xb0;
 
 const SHORT: Violation = malformed!("SPC-5 §6: data that are too short or make no sense");
-
-pub(super) fn refused(error: &IoError) -> Violation {
-    match error {
-        IoError::Failed { refusal, what, .. } => Violation::refused(*refusal, what),
-        _ => Violation::refused(Refusal::Other, "the logical unit does not answer"),
-    }
-}
 
 #[derive(Debug)]
 pub struct Job {
