@@ -87,7 +87,7 @@ pub struct Rule {
 }
 
 /// The specifications that rules cite.
-const SPECS: [&str; 15] = [
+const SPECS: [&str; 16] = [
     "RFC 1813",
     "RFC 3643",
     "RFC 3821",
@@ -101,6 +101,7 @@ const SPECS: [&str; 15] = [
     "FCP-4",
     "FCP-4, FC-NVMe-2",
     "FC-NVMe-2",
+    "SPC-4",
     "SPC-5",
     "iotax",
 ];

@@ -103,6 +103,16 @@ def test_policy_decides_which_paths_carry_the_load(real_engine: Path, protocol: 
     assert [(each["losses"], each["lost"], each["down_ns"]) for each in paths["used"]] == [(0, 0, 0)] * 2
 
 
+def test_what_is_read_back_is_no_work_of_the_paths(real_engine: Path) -> None:
+    with served(real_engine, size_bytes=MIB) as server:
+        asked = load(server.endpoint("nvme-tcp"), 300_000_000, path_policy="round-robin")
+        told = result_of(events(real_engine, asked | {"read_percent": 0, "read_back": True, "block_size_bytes": 4096}))
+    assert told["verify"]["read_back_blocks"] == MIB // 512
+    written = sum(each["ios"] for each in told["paths"]["used"])
+    # Some complete after the window. Reading back takes 256 I/Os.
+    assert 0 <= written - told["write"]["ios"] < 128
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.slow
 def test_load_goes_on_over_the_other_path_and_returns(real_engine: Path, protocol: str) -> None:

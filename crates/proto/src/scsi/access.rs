@@ -1,4 +1,4 @@
-//! Asymmetric logical unit access (SPC-5 §5.17): how the logical units can be accessed through a target port group. Only
+//! Asymmetric logical unit access (SPC-4 §5.15): how the logical units can be accessed through a target port group. Only
 //! the device changes the states (implicit access, TPGS 01b).
 
 use super::sense::Sense;
@@ -71,7 +71,7 @@ impl PortGroup {
         Self { number, state: AccessState::default(), is_changed: false }
     }
 
-    /// Its target port group descriptor (SPC-5 §6.36).
+    /// Its target port group descriptor (SPC-4 §5.15).
     pub(crate) fn encode(self) -> [u8; 12] {
         let [high, low] = self.number.to_be_bytes();
         let status = if self.is_changed { CHANGED_IMPLICITLY } else { 0 };

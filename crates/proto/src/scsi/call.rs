@@ -81,7 +81,7 @@ pub(crate) type Run = fn(&mut Call<'_>) -> Handled;
 pub(crate) type RunParameters = fn(&mut Call<'_>, &[u8]) -> Handled;
 
 /// How reservations of other nexuses affect a command (SPC-5 §5.14.1, SBC-4 §4.17; RESERVE: SPC-2 §5.5.1), and whether
-/// it is executed through a target port without access (SPC-5 §5.17).
+/// it is executed through a target port without access (SPC-4 §5.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Executed even without access.

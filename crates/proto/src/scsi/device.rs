@@ -191,7 +191,7 @@ impl Device {
     }
 
     /// Changes the access through a target port group. Commands that are under way are executed. Every nexus gets a unit
-    /// attention condition for every logical unit (SPC-5 §5.17). False if there is no such group.
+    /// attention condition for every logical unit (SPC-4 §5.15). False if there is no such group.
     ///
     /// # Panics
     /// Unless the state is Optimized, NonOptimized, Unavailable or Transitioning.

@@ -180,7 +180,7 @@ fn logical_block_provisioning(view: &LunView) -> Vec<u8> {
 /// No device at this LUN: peripheral qualifier 011b, type 1Fh.
 const NO_UNIT: u8 = 0x7f;
 
-/// A block device that is not accessible through this target port: peripheral qualifier 001b (SPC-5 §5.17).
+/// A block device that is not accessible through this target port: peripheral qualifier 001b (SPC-4 §5.15).
 const UNAVAILABLE: u8 = 0x20;
 
 /// PERIPHERAL QUALIFIER and PERIPHERAL DEVICE TYPE.

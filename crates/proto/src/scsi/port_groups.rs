@@ -1,4 +1,4 @@
-//! REPORT TARGET PORT GROUPS (SPC-5 §6.36).
+//! REPORT TARGET PORT GROUPS (SPC-4 §5.15).
 
 use alloc::vec::Vec;
 

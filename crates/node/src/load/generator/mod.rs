@@ -260,6 +260,9 @@ impl LoadNode {
         let TaskConfig::Run(run) = &self.config.task else { return };
         if self.phase == Phase::Ready && self.begin_at.is_none() {
             self.begin_at = Some(at);
+            if let Some(paths) = &mut self.paths {
+                paths.of_run.clear();
+            }
             let schedule = Schedule { count: run.count, ..Schedule::new(at, run.warmup, run.runtime, run.sample) };
             let open = matches!(run.pacing, Pacing::Open(_));
             let workers = |stream| self.assigned.iter().filter(|each| **each == stream).count() as u32;
@@ -557,6 +560,7 @@ impl LoadNode {
     #[cold]
     #[inline(never)]
     fn begin_read_back(&mut self, now: Instant) {
+        self.keep_path_counts();
         self.phase = Phase::ReadingBack;
         self.read_back = 0;
         self.deadline = Some(now + DRAIN_TIME);

@@ -43,6 +43,8 @@ pub(super) struct Paths {
     retries_at_once: bool,
     /// The unit as the first paths found it.
     unit: Unit,
+    /// Work of the paths in the run, once its blocks are read back.
+    pub(super) of_run: Vec<PathCounts>,
 }
 
 /// A unit, as far as it is known.
@@ -211,20 +213,35 @@ impl LoadNode {
             slots,
             retries_at_once,
             unit: Unit::default(),
+            of_run: Vec::new(),
         }));
         Ok(())
     }
 
-    /// What happened to each path, if there are several.
+    /// What happened to each path, if there are several. What is read back after the run is not among its work.
     pub fn path_reports(&self) -> Vec<PathReport> {
-        let all = self.paths.iter().flat_map(|paths| paths.all.iter().enumerate());
+        let Some(paths) = &self.paths else { return Vec::new() };
         let report = |(index, path): (usize, &Path)| {
-            let mut counts = PathCounts::default();
-            let of_workers = self.workers.iter().filter_map(|worker| Some(worker.fan()?.counts(index)));
-            of_workers.for_each(|of_worker| counts.merge(of_worker));
+            let counts = paths.of_run.get(index).copied().unwrap_or_else(|| self.path_counts(index));
             PathReport { portal: path.portal.clone(), losses: path.losses, down: path.down, counts }
         };
-        all.map(report).collect()
+        paths.all.iter().enumerate().map(report).collect()
+    }
+
+    fn path_counts(&self, path: usize) -> PathCounts {
+        let mut counts = PathCounts::default();
+        let of_workers = self.workers.iter().filter_map(|worker| Some(worker.fan()?.counts(path)));
+        of_workers.for_each(|of_worker| counts.merge(of_worker));
+        counts
+    }
+
+    /// The run is over: from now on, the paths only read back.
+    pub(super) fn keep_path_counts(&mut self) {
+        let all = self.paths.as_ref().map_or(0, |paths| paths.all.len());
+        let of_run = (0..all).map(|index| self.path_counts(index)).collect();
+        if let Some(paths) = &mut self.paths {
+            paths.of_run = of_run;
+        }
     }
 
     /// The facts of the first path that is up.

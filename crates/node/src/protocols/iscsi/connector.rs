@@ -77,7 +77,7 @@ impl Login {
     }
 }
 
-/// The states in which a target executes no I/O are one (SPC-5 §5.17).
+/// The states in which a target executes no I/O are one (SPC-4 §5.15).
 pub(super) fn access(state: AccessState) -> Access {
     match state {
         AccessState::Optimized | AccessState::BlockDependent => Access::Optimized,

@@ -38,7 +38,7 @@ pub struct Config {
     /// A command that takes longer is aborted and resent, because another initiator may have ended it without notice
     /// (SAM-5 §5.6).
     pub command_timeout: Duration,
-    /// Follow how the logical unit can be accessed through the target port, if the target reports it (SPC-5 §5.17). Then an
+    /// Follow how the logical unit can be accessed through the target port, if the target reports it (SPC-4 §5.15). Then an
     /// I/O that it refuses for want of access was not executed.
     pub watches_access: bool,
 }

@@ -1,4 +1,4 @@
-//! The query for the access through a target port (SPC-5 §5.17): REPORT TARGET PORT GROUPS, until it is answered.
+//! The query for the access through a target port (SPC-4 §5.15): REPORT TARGET PORT GROUPS, until it is answered.
 
 use alloc::vec::Vec;
 
@@ -60,7 +60,7 @@ impl AccessQuery {
             CommandOutcome::Good => {
                 let state = parse_access_state(&self.answer, self.group);
                 Ok(Asked::Known(state.ok_or(unsupported!(
-                    "SPC-5 §6.36: the target does not report the state of its target port group"
+                    "SPC-4 §5.15: the target does not report the state of its target port group"
                 ))?))
             }
             CommandOutcome::Retry(_) | CommandOutcome::AccessChanged(_) if self.tries < TRIES_MAX => {

@@ -121,7 +121,7 @@ impl Probe {
             CommandOutcome::Failed(IoError::Failed { refusal: Refusal::Inaccessible, .. })
                 if self.watches_access && (self.inquiry.is_none() || self.is_asymmetric()) =>
             {
-                // INQUIRY is answered without access (SPC-5 §5.17).
+                // INQUIRY is answered without access (SPC-4 §5.15).
                 let is_known = self.access.is_some();
                 return Ok(self.next(if is_known { ProbeStep::PortGroups } else { ProbeStep::Inquiry }));
             }
