@@ -81,10 +81,6 @@ def schema_text() -> str:
     return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-if __name__ == "__main__":
-    print(schema_text(), end="")
-
-
 def describe(definitions: dict[str, dict[str, Any]], study: dict[str, Any]) -> None:
     """Gives each property its field's docstring. `definitions` are a schema's `$defs`, `study` describes the file."""
     sections = {name: _docstrings(SECTIONS.get(section, Sim)) for name, section in factor_names().items()}
@@ -142,3 +138,7 @@ def _put(schema: dict[str, Any], docstrings: dict[str, str]) -> None:
     for name, property_ in schema.get("properties", {}).items():
         if name in docstrings:
             property_["description"] = docstrings[name]
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")
