@@ -18,7 +18,10 @@ use iotax_node::failure::{Failure, FailureKind};
 use iotax_runtime::Clock;
 use serde::de::DeserializeOwned;
 
-use crate::{document::Event, failure, log};
+use crate::{
+    document::{ErrorEvent, Event},
+    failure, log,
+};
 
 /// Maximum length of a document.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
@@ -154,7 +157,7 @@ fn end(message: String) -> ! {
     // The reader may be gone, and then writing blocks; the process must end anyway.
     std::thread::spawn(move || {
         let failure = Failure::new(FailureKind::Lost, message, "standard input");
-        emit_last(&Event::Error(failure::event(&failure)));
+        emit_last(&Event::Error(ErrorEvent::of(&failure)));
         log::finish();
         std::process::exit(1);
     });

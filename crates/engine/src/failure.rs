@@ -1,11 +1,7 @@
 //! Turns system errors into failures in the terms of the engine's interface.
 
-use std::process::ExitCode;
-
 use iotax_node::failure::{Failure, FailureKind};
 use iotax_runtime::disk::DiskError;
-
-use crate::document::ErrorEvent;
 
 /// A failed system call on `place`: a file, an address.
 pub(crate) fn io(error: &std::io::Error, place: impl Into<String>) -> Failure {
@@ -38,12 +34,4 @@ pub(crate) fn disk(error: &DiskError, place: String) -> Failure {
 /// A failure that the user did not cause.
 pub(crate) fn internal(error: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Internal, error.to_string(), "engine")
-}
-
-pub(crate) fn event(failure: &Failure) -> ErrorEvent {
-    ErrorEvent { kind: failure.kind.name(), message: failure.message.clone(), place: failure.place.clone() }
-}
-
-pub(crate) fn exit_code(failure: &Failure) -> ExitCode {
-    ExitCode::from(if failure.kind == FailureKind::Usage { 2 } else { 1 })
 }

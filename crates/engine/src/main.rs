@@ -21,6 +21,7 @@ mod version;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use iotax_node::failure::FailureKind;
 
 #[derive(Debug, Parser)]
 #[command(name = "iotax-engine", version = version::VERSION)]
@@ -69,8 +70,8 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            caller::emit_last(&document::Event::Error(failure::event(&failure)));
-            failure::exit_code(&failure)
+            caller::emit_last(&document::Event::Error(document::ErrorEvent::of(&failure)));
+            ExitCode::from(if failure.kind == FailureKind::Usage { 2 } else { 1 })
         }
     }
 }

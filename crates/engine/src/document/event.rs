@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
+use iotax_node::failure::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,6 +43,12 @@ pub(crate) struct ErrorEvent {
     pub(crate) message: String,
     #[serde(rename = "where")]
     pub(crate) place: String,
+}
+
+impl ErrorEvent {
+    pub(crate) fn of(failure: &Failure) -> Self {
+        Self { kind: failure.kind.name(), message: failure.message.clone(), place: failure.place.clone() }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

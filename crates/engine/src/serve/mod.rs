@@ -24,8 +24,8 @@ use volumes::OpenVolume;
 use crate::{
     caller::{self, Lease},
     document::{
-        self, AccessEvent, AccessSpec, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand,
-        ServeDocument, SilencedEvent, StatusEvent,
+        self, AccessEvent, AccessSpec, ErrorEvent, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume,
+        ServeCommand, ServeDocument, SilencedEvent, StatusEvent,
     },
     failure, secret,
     version::VERSION,
@@ -123,7 +123,7 @@ fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Leas
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
-        caller::emit(&done.unwrap_or_else(|failure| Event::Error(failure::event(&failure))));
+        caller::emit(&done.unwrap_or_else(|failure| Event::Error(ErrorEvent::of(&failure))));
     }
 }
 

@@ -5,7 +5,6 @@ use iotax_proto::Instant;
 use super::{
     gaps::{GapTimer, Gaps},
     histogram::{Histogram, Sparse},
-    oltp::OltpCounts,
     pacing::{Arrived, Schedule},
     stream::{Direction, StreamConfig},
     verify::Tally,
@@ -87,6 +86,24 @@ pub struct Measured {
     pub errors_outside: u64,
     /// Only for a load of transactions, each of which counts as a read above.
     pub oltp: Option<OltpCounts>,
+}
+
+/// I/Os of a database on the unit in the window; its transactions are counted as I/Os are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OltpCounts {
+    /// Size without the log.
+    pub size_bytes: u64,
+    pub memory_bytes: u64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    /// Writes of pages and of the log.
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub log_writes: u64,
+    pub log_write_bytes: u64,
+    pub flushes: u64,
+    /// Checkpoints that ended in the window.
+    pub checkpoints: u64,
 }
 
 /// The results of one stream of the load.
@@ -583,6 +600,19 @@ impl Measured {
         if let (Some(ours), Some(theirs)) = (&mut self.oltp, &other.oltp) {
             ours.add(theirs);
         }
+    }
+}
+
+impl OltpCounts {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.write_bytes += other.write_bytes;
+        self.log_writes += other.log_writes;
+        self.log_write_bytes += other.log_write_bytes;
+        self.flushes += other.flushes;
+        self.checkpoints += other.checkpoints;
     }
 }
 

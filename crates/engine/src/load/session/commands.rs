@@ -10,7 +10,7 @@ use iotax_runtime::{Clock, clock::WallClock};
 use super::BEGIN_AFTER;
 use crate::{
     caller::{self, Lease},
-    document::{ClockEvent, Event, SessionCommand, StartedEvent},
+    document::{ClockEvent, ErrorEvent, Event, SessionCommand, StartedEvent},
     failure,
 };
 
@@ -41,7 +41,7 @@ impl Commands {
                 Some(Ok(SessionCommand::Renew)) => {}
                 Some(Err(error)) => {
                     let failure = Failure::usage(error.to_string(), "standard input");
-                    caller::emit(&Event::Error(failure::event(&failure)));
+                    caller::emit(&Event::Error(ErrorEvent::of(&failure)));
                 }
             }
         });

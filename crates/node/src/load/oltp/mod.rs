@@ -25,7 +25,7 @@ use super::{
     addresses::Zone,
     ledger::{Ledger, Wrong},
     pacing::{Arrived, Pacer, Schedule, Share},
-    recorder::Recorder,
+    recorder::{OltpCounts, Recorder},
     verify::Tally,
 };
 use crate::{failure::Failure, pattern::Pool, seeded::SeededRng};
@@ -47,24 +47,6 @@ pub struct OltpConfig {
     pub checkpoint: Duration,
 }
 
-/// I/Os of a database on the unit in the window; the recorder counts its transactions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OltpCounts {
-    /// Size without the log.
-    pub size_bytes: u64,
-    pub memory_bytes: u64,
-    pub reads: u64,
-    pub read_bytes: u64,
-    /// Writes of pages and of the log.
-    pub writes: u64,
-    pub write_bytes: u64,
-    pub log_writes: u64,
-    pub log_write_bytes: u64,
-    pub flushes: u64,
-    /// Checkpoints that ended in the window.
-    pub checkpoints: u64,
-}
-
 impl OltpConfig {
     pub(super) fn check(&self, page_bytes: u32) -> Result<(), Failure> {
         for (holds, message, field) in [
@@ -83,19 +65,6 @@ impl OltpConfig {
 /// Size of the largest I/O of a database with pages of this size: a write of the log.
 pub(super) fn io_bytes_max(page_bytes: u32) -> u32 {
     LOG_IO_BYTES / page_bytes.max(1) * page_bytes
-}
-
-impl OltpCounts {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.reads += other.reads;
-        self.read_bytes += other.read_bytes;
-        self.writes += other.writes;
-        self.write_bytes += other.write_bytes;
-        self.log_writes += other.log_writes;
-        self.log_write_bytes += other.log_write_bytes;
-        self.flushes += other.flushes;
-        self.checkpoints += other.checkpoints;
-    }
 }
 
 /// The parameters of a database.
