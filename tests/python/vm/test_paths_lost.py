@@ -117,8 +117,11 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
         performing.window_starts(time.time_ns())
         wait_for(lambda: all(len(each.port.scripts) == 2 for each in machines.values()), "the event and its end")
     for each in machines.values():
-        assert f"tc qdisc replace dev eth0 root netem limit 100000 {netem} " in each.port.scripts[0]
-        assert "tc qdisc del dev eth0 root" in each.port.scripts[1]
+        begun, ended = each.port.scripts
+        assert f"tc qdisc replace dev eth0 root netem limit 100000 {netem} " in begun
+        assert begun.endswith("} >/run/event0 2>&1"), "what a failed run left is forgotten"
+        assert "tc qdisc del dev eth0 root" in ended
+        assert ended.endswith("} >>/run/event0 2>&1")
     [act] = acts.values()
     assert isinstance(act, Scripted)
     for each in machines.values():

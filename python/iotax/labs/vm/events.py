@@ -21,7 +21,6 @@ from iotax.study.events import Action, Happening
 
 _COMMAND_S = 20.0
 _TC = "/usr/sbin/tc"
-_SAID = "/run/tc.said"
 _PACKETS_MAX = 100_000
 """In the queue of a network that is slow, so that it loses none."""
 
@@ -44,53 +43,60 @@ def with_events(
 
 def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
     """By the events' words. Raises VmFault if a machine's monitor does not answer."""
-    return {each.do.words: _act(each.do, guests) for each in happenings}
+    actions = {each.do.words: each.do for each in happenings}
+    return {
+        words: _act(action, guests, f"/run/event{number}") for number, (words, action) in enumerate(actions.items())
+    }
 
 
-def _act(action: Action, guests: Guests) -> Act:
+def _act(action: Action, guests: Guests, said: str) -> Act:
+    """`said`: a file for what scripts in guests say."""
     if action.path is None:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
     both, number = [guests["storage"], guests["initiator"]], action.path - 1
     if action.by is not None:
-        return _network(both, f"eth{number}", f"delay {action.by // 1000}us")
+        return _network(both, f"eth{number}", f"delay {action.by // 1000}us", said)
     if action.lose is not None:
-        return _network(both, f"eth{number}", f"loss {action.lose:g}%")
+        return _network(both, f"eth{number}", f"loss {action.lose:g}%", said)
     if action.access is not None:
         # guest/nvme_common.sh: the ports of NVMe/TCP are numbered as paths are.
         state = f"/sys/kernel/config/nvmet/ports/{action.path}/ana_groups/1/ana_state"
         begin, end = (f"echo {each} >{state}" for each in (action.access, "optimized"))
-        return Scripted([guests["storage"]], begin, end, f"cat {state}", action.access)
+        return Scripted([guests["storage"]], (begin, end), f"cat {state}", action.access, said)
     pulled = _Told(
         both, ("set_link", {"name": f"net{number}", "up": False}), ("set_link", {"name": f"net{number}", "up": True})
     )
     return pulled if action.every is None else Flapping(pulled, action.every)
 
 
-def _network(guests: Sequence[Guest], device: str, netem: str) -> Act:
+def _network(guests: Sequence[Guest], device: str, netem: str, said: str) -> Act:
     """What leaves a device of the guests is late, or is lost (tc-netem(8))."""
     begin = f"{_TC} qdisc replace dev {device} root netem limit {_PACKETS_MAX} {netem}"
-    return Scripted(guests, begin, f"{_TC} qdisc del dev {device} root", f"{_TC} qdisc show dev {device}", "netem")
+    end = f"{_TC} qdisc del dev {device} root"
+    return Scripted(guests, (begin, end), f"{_TC} qdisc show dev {device}", "netem", said)
 
 
 class Scripted:
     """What scripts in guests begin and end.
 
-    While the load runs, others read what the guests say. So the scripts say nothing, and `fault` asks afterwards.
+    While the load runs, others read what the guests say. So the scripts write to a file, which `fault` reads later.
     """
 
-    def __init__(self, guests: Sequence[Guest], begin: str, end: str, show: str, mark: str) -> None:
-        """`show`: shows the state, with `mark` once as long as it lasts, else without."""
-        self._guests, self._begin, self._end, self._show, self._mark = guests, begin, end, show, mark
+    def __init__(self, guests: Sequence[Guest], scripts: tuple[str, str], show: str, mark: str, said: str) -> None:
+        """`show`: shows the state, with `mark` once as long as it lasts, else without. `said`: the file."""
+        self._guests, self._show, self._mark, self._said = guests, show, mark, said
+        self._begin, self._end = scripts
         self._begun = 0
         self._under_way = False
 
     def begin(self) -> None:
         self._begun += 1
         self._under_way = True
-        self._run(f"{self._begin} && {self._show}")
+        # A run that failed may have left the file.
+        self._run(f"{self._begin} && {self._show}", ">" if self._begun == 1 else ">>")
 
     def end(self) -> None:
-        self._run(self._end)
+        self._run(self._end, ">>")
         self._under_way = False
 
     def close(self) -> None:
@@ -101,15 +107,15 @@ class Scripted:
     def fault(self) -> str:
         """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
         for guest in self._guests:
-            said = "\n".join(guest.run(f"cat {_SAID}; rm -f {_SAID}; {self._show}"))
+            said = "\n".join(guest.run(f"cat {self._said}; rm -f {self._said}; {self._show}"))
             if said.count(self._mark) != self._begun:
                 return f"the {guest.name} guest said: {said.strip() or 'nothing'}"
         return ""
 
-    def _run(self, script: str) -> None:
+    def _run(self, script: str, into: str) -> None:
         try:
             for guest in self._guests:
-                wait_for(guest.port.script(f"{{ {script}; }} >>{_SAID} 2>&1"))
+                wait_for(guest.port.script(f"{{ {script}; }} {into}{self._said} 2>&1"))
         except EngineError as error:
             raise OSError(str(error)) from error
 
