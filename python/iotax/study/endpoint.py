@@ -51,12 +51,12 @@ class Endpoint:
     @property
     def kernel(self) -> bool:
         """Whether the kernel of each initiator makes the path."""
-        return self.uri.startswith(PREFIX)
+        return self.uri.startswith(KERNEL_PREFIX)
 
     @property
     def guest_disk(self) -> bool:
         """Whether each initiator looks for a disk with this serial number."""
-        return self.uri.startswith(SCHEME)
+        return self.uri.startswith(GUEST_DISK)
 
 
 def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
@@ -68,9 +68,9 @@ def parse_endpoint(target: str, folder: Path | None = None) -> Endpoint:
         return Endpoint(target)
     if target.startswith("local:"):
         return _path(target.removeprefix("local:"), folder)
-    if target.startswith(SCHEME):
+    if target.startswith(GUEST_DISK):
         if wrong := wrong_serial(serial_of(target.replace(CLIENT, "1"))):
-            raise ValueError(f"{wrong}; write {FORM}")
+            raise ValueError(f"{wrong}; write {GUEST_DISK_FORM}")
         return Endpoint("local", target)
     if "://" in target:
         # What each initiator puts its number into must be an endpoint then.
@@ -93,9 +93,9 @@ def _path(path: str, folder: Path | None) -> Endpoint:
 
 
 def _uri(uri: str) -> Endpoint:
-    kernel = uri.startswith(PREFIX)
+    kernel = uri.startswith(KERNEL_PREFIX)
     forms = {name: scheme.kernel_form if kernel else scheme.form for name, (scheme, _) in _SCHEMES.items()}
-    bare = uri.removeprefix(PREFIX)
+    bare = uri.removeprefix(KERNEL_PREFIX)
     found = bare.partition("://")[0]
     if not forms.get(found):
         written = " or ".join(filter(None, forms.values()))
@@ -186,15 +186,15 @@ def _check_kernel(host: str, path: str, query: dict[str, list[str]], form: str) 
             raise ValueError(f"{name} is not a number from 1 to {most}; {form}")
 
 
-SCHEME = "guest-disk://"
-FORM = f"{SCHEME}SERIAL"
+GUEST_DISK = "guest-disk://"
+GUEST_DISK_FORM = f"{GUEST_DISK}SERIAL"
 _SERIAL_MAX = 64
 _SERIAL = re.compile(r"[A-Za-z0-9_.+-]+(?: +[A-Za-z0-9_.+-]+)*")
 
 
 def serial_of(uri: str) -> str:
     """The serial number of a checked endpoint."""
-    return uri.removeprefix(SCHEME)
+    return uri.removeprefix(GUEST_DISK)
 
 
 def wrong_serial(serial: str) -> str:
@@ -208,10 +208,10 @@ def wrong_serial(serial: str) -> str:
     return ""
 
 
-PREFIX = "kernel:"
+KERNEL_PREFIX = "kernel:"
 NFS_VERSIONS = ("3", "4.1", "4.2")
 _NFS_VERSION = "4.2"
-"""Ports if the endpoint names none."""
+"""If the endpoint names none."""
 
 Kind: TypeAlias = Literal["nfs", "iscsi", "nvme-tcp", "fc", "fc-nvme"]
 FIBRE_CHANNEL: frozenset[Kind] = frozenset({"fc", "fc-nvme"})
@@ -249,8 +249,8 @@ class KernelPath:
 
 
 def kernel_path(uri: str) -> KernelPath:
-    """The path of a checked endpoint (`iotax.study.endpoint`)."""
-    parts = urlsplit(uri.removeprefix(PREFIX))
+    """The path of a checked endpoint."""
+    parts = urlsplit(uri.removeprefix(KERNEL_PREFIX))
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     kind: Kind = parts.scheme  # ty: ignore[invalid-assignment]
     above, _, last = parts.path.strip("/").rpartition("/")

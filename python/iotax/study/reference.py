@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from iotax.protocols import names, schemes
-from iotax.study.endpoint import FORM
+from iotax.study.endpoint import GUEST_DISK_FORM
 from iotax.study.model import LABS, SECTIONS, factor_names
 from iotax.study.schema import study_schema
 
@@ -94,7 +94,7 @@ def reference() -> str:
 def _head() -> str:
     told = [scheme for scheme, _ in schemes().values()]
     on_hosts = [(f"lab hosts: {each.kernel_title}", each.kernel_form) for each in told if each.kernel_form]
-    on_hosts.append(("lab hosts: a guest's virtual disk by its serial number", FORM))
+    on_hosts.append(("lab hosts: a guest's virtual disk by its serial number", GUEST_DISK_FORM))
     return (
         _HEAD.replace("{embedded}", ", ".join(f"`{name}`" for name in names("loopback")))
         .replace("{endpoints}", _forms([(each.title, each.form) for each in told if each.form]))

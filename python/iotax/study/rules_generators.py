@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from iotax.study.database import BUFFERS_MIN, DATABASE_PAGES, LOG_IO_BYTES, buffers_bytes, database_fault
-from iotax.study.endpoint import PREFIX, SCHEME
+from iotax.study.endpoint import GUEST_DISK, KERNEL_PREFIX
 from iotax.study.hosts import CLIENT
 from iotax.study.model import Study
 from iotax.study.source import Place
@@ -133,10 +133,10 @@ def _pgbench(study: Study) -> Iterator[tuple[Place, str]]:
 def _databases_of_hosts(study: Study) -> Iterator[tuple[Place, str]]:
     """A file system belongs to one host, which has a device or mounts it."""
     assert study.lab.hosts is not None, "a study of hosts"
-    yield from _beyond_kernels(study, "PostgreSQL", (PREFIX, SCHEME, "local:/dev/"))
+    yield from _beyond_kernels(study, "PostgreSQL", (KERNEL_PREFIX, GUEST_DISK, "local:/dev/"))
     several = max(each or len(study.lab.hosts.initiator_hosts()) for each in _values(study, "clients")) > 1
     for label, endpoint in study.endpoints().items():
-        if several and CLIENT not in endpoint.uri and endpoint.uri.startswith((PREFIX, SCHEME)):
+        if several and CLIENT not in endpoint.uri and endpoint.uri.startswith((KERNEL_PREFIX, GUEST_DISK)):
             yield (
                 _of_label(study, label),
                 f"each host has a database of its own; say {CLIENT} where their volumes differ",
@@ -154,7 +154,7 @@ def _alone_on_hosts(study: Study, program: str) -> Iterator[tuple[Place, str]]:
         yield _place(study, "generator"), f"on hosts each program leaves other data: give {program} a study of its own"
     if True in _values(study, "verify"):
         yield _place(study, "verify"), f"on hosts the data of {program} are not checked; say `verify: false`"
-    yield from _beyond_kernels(study, program, (PREFIX, SCHEME, "local:"))
+    yield from _beyond_kernels(study, program, (KERNEL_PREFIX, GUEST_DISK, "local:"))
 
 
 def _beyond_kernels(study: Study, program: str, forms: tuple[str, ...]) -> Iterator[tuple[Place, str]]:

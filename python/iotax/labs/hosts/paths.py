@@ -20,7 +20,7 @@ from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.base import FOLDER
 from iotax.places.host import HostPlace
 from iotax.study import Settings
-from iotax.study.endpoint import FIBRE_CHANNEL, NVME, SCHEME, KernelPath, kernel_path, serial_of
+from iotax.study.endpoint import FIBRE_CHANNEL, GUEST_DISK, NVME, KernelPath, kernel_path, serial_of
 from iotax.study.topology import given
 
 UP_S = 120.0
@@ -100,7 +100,7 @@ class Paths:
         """The path of an endpoint, with `{client}` filled in; takes down another path first if it may not stay. Raises
         HostFault. Paths that are on the host anyway are looked up each time, since their names may lead elsewhere by
         now."""
-        if uri.startswith(SCHEME):
+        if uri.startswith(GUEST_DISK):
             await self._keep(place)
             uri = await self._guest_disk(place, uri)
         asked = words(uri, settings)

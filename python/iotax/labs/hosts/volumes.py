@@ -24,7 +24,7 @@ from iotax.labs.media import data_document
 from iotax.places import Binary, HostFault
 from iotax.places.host import HostPlace
 from iotax.study import Settings
-from iotax.study.endpoint import NVME, PREFIX, SCHEME, kernel_path, one_portal
+from iotax.study.endpoint import GUEST_DISK, KERNEL_PREFIX, NVME, kernel_path, one_portal
 from iotax.study.hosts import CLIENT, Host
 from iotax.study.topology import given
 from iotax.trial import TrialResult
@@ -84,7 +84,7 @@ class Volumes:
     def asked(self, server: Host | None) -> Asked:
         """What each initiator must support; `server` serves the embedded protocols."""
         uris = dict.fromkeys(each.endpoint.uri for each in self._settings)
-        paths = [kernel_path(expanded(uri, 0)) for uri in uris if uri.startswith(PREFIX)]
+        paths = [kernel_path(expanded(uri, 0)) for uri in uris if uri.startswith(KERNEL_PREFIX)]
         commands = dict.fromkeys(command for path in paths for command in COMMANDS[path.kind])
         for each in self._settings:
             if each.endpoint.kernel:
@@ -100,7 +100,7 @@ class Volumes:
         peers += [server.data] if server is not None and "" in uris else []
         commands |= dict.fromkeys(DATABASE_COMMANDS) if any(map(is_database, self._settings)) else {}
         devices = any(path.kind != "nfs" for path in paths) or any(
-            uri.startswith((f"{_LOCAL}/dev/", SCHEME)) for uri in uris
+            uri.startswith((f"{_LOCAL}/dev/", GUEST_DISK)) for uri in uris
         )
         return Asked(tuple(commands), devices, next(iter(peers), ""))
 
@@ -141,7 +141,7 @@ class Volumes:
         found: list[CheckItem] = []
         first: dict[tuple[str, str], str] = {}
         for (host, uri), identity in self._identities.items():
-            is_disk = uri.startswith(PREFIX) and kernel_path(uri).kind != "nfs"
+            is_disk = uri.startswith(KERNEL_PREFIX) and kernel_path(uri).kind != "nfs"
             other = first.setdefault((host, identity), uri) if is_disk else uri
             if other != uri:
                 said = f"{other} is the same disk ({identity}), and multipathd would join both paths"
@@ -250,7 +250,7 @@ class Volumes:
         """A host for each volume behind an endpoint. The devices of several hosts may be several, though their names
         are one; by their identity they are known as the same."""
         uri = settings.endpoint.uri
-        if CLIENT not in uri and not uri.startswith((_LOCAL, SCHEME)):
+        if CLIENT not in uri and not uri.startswith((_LOCAL, GUEST_DISK)):
             return self._present()[:1]
         found: dict[str, int] = {}
         for index in self._present():
@@ -361,7 +361,7 @@ def expanded(endpoint: str, index: int) -> str:
 
 def _on_host(uri: str) -> bool:
     """Whether the engine there is given a device or file of its host."""
-    return uri.startswith((_LOCAL, SCHEME, PREFIX))
+    return uri.startswith((_LOCAL, GUEST_DISK, KERNEL_PREFIX))
 
 
 def _check_document(endpoint: str, settings: Settings, look_bytes: int | None) -> dict[str, Any]:
