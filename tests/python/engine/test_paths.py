@@ -104,13 +104,14 @@ def test_policy_decides_which_paths_carry_the_load(real_engine: Path, protocol: 
 
 
 def test_what_is_read_back_is_no_work_of_the_paths(real_engine: Path) -> None:
-    with served(real_engine, size_bytes=MIB) as server:
-        asked = load(server.endpoint("nvme-tcp"), 300_000_000, path_policy="round-robin")
-        told = result_of(events(real_engine, asked | {"read_percent": 0, "read_back": True, "block_size_bytes": 4096}))
-    assert told["verify"]["read_back_blocks"] == MIB // 512
+    with served(real_engine) as server:
+        asked = load(server.endpoint("nvme-tcp"), 1_000_000_000, path_policy="round-robin")
+        alone = {"workers": 1, "outstanding": 1, "block_size_bytes": 4096, "read_percent": 0, "read_back": True}
+        told = result_of(events(real_engine, asked | alone))
+    read_back = told["verify"]["read_back_blocks"] * 512 // 4096
     written = sum(each["ios"] for each in told["paths"]["used"])
-    # Some complete after the window. Reading back takes 256 I/Os.
-    assert 0 <= written - told["write"]["ios"] < 128
+    # One or two writes may complete outside the window.
+    assert 0 <= written - told["write"]["ios"] < read_back
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
