@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use iotax_proto::{Payload, Region, Transmit, wire::Chunk};
 
-/// Longer pieces come from a separate pool, so that the memory of requests stays short although replies are long.
+/// Longer pieces come from a separate pool, so that the memory of requests stays short although replies are long. If
+/// possible they exchange memory with the queue that they are taken from; shorter ones are copied.
 const SHORT_BYTES: usize = 512;
 
 /// The bytes of one send. Its memory keeps its maximum length, so that it need not be cleared before it is overwritten.
@@ -52,8 +53,12 @@ impl Piece {
         self.named.clear();
     }
 
-    /// Takes bytes off the front of a queue. Bytes of a region in `stay` are referenced, all others are copied.
+    /// Takes bytes off the front of a queue. Bytes of a region in `stay` are referenced, all others are moved or copied.
     fn take_front(&mut self, transmit: &mut Transmit, count: usize, stay: &[Rc<dyn Region>]) {
+        if count > SHORT_BYTES && count == transmit.len() && transmit.move_all(&mut self.memory) {
+            (self.held, self.len) = (count, count);
+            return;
+        }
         (self.held, self.len) = (0, 0);
         for chunk in transmit.chunks() {
             let left = count - self.len;
@@ -148,6 +153,19 @@ mod tests {
         assert_eq!(second.bytes(&mut whole), b"8cd");
         second.truncate(2);
         assert_eq!((second.bytes(&mut whole), second.len()), (&b"8c"[..], 2));
+    }
+
+    #[test]
+    fn a_long_queue_without_payloads_is_moved_whole() {
+        let (mut transmit, mut spare, mut whole) = (Transmit::default(), Spare::default(), Vec::new());
+        for fill in 1..4 {
+            let bytes = [fill; 2 * SHORT_BYTES];
+            transmit.put(&bytes);
+            let piece = spare.take_front(&mut transmit, bytes.len(), &[]);
+            assert_eq!((piece.bytes(&mut whole), piece.len()), (&bytes[..], bytes.len()));
+            assert!(transmit.is_empty());
+            spare.give_back(piece);
+        }
     }
 
     #[test]

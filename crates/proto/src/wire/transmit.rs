@@ -143,6 +143,18 @@ impl Transmit {
         });
     }
 
+    /// Moves all queued bytes to `into` without a copy; the queue keeps the memory that `into` had. Returns false and
+    /// changes nothing if the queue has payloads by reference, or if the first bytes of its memory have been sent.
+    pub fn move_all(&mut self, into: &mut Vec<u8>) -> bool {
+        let is_all = matches!(self.segments.front(), Some(Segment::Inline(len)) if *len == self.inline.len());
+        if !is_all || self.segments.len() > 1 {
+            return false;
+        }
+        core::mem::swap(&mut self.inline, into);
+        self.advance(self.len);
+        true
+    }
+
     /// The last `count` inline bytes, for a digest over a header or a length that is known late. They must have been
     /// queued after the last payload.
     pub fn tail_mut(&mut self, count: usize) -> &mut [u8] {
@@ -166,6 +178,9 @@ impl Transmit {
         assert!(count <= self.len, "more sent than queued");
         self.len -= count;
         self.sent += count as u64;
+        if self.len == 0 {
+            return self.clear();
+        }
         while count > 0 {
             let front = self.segments.front_mut().expect("what is queued stands in segments");
             match front {
@@ -188,9 +203,7 @@ impl Transmit {
             }
             self.segments.pop_front();
         }
-        if self.len == 0 {
-            self.clear();
-        } else if self.inline_sent >= SENT_MAX && self.inline_sent * 2 >= self.inline.len() {
+        if self.inline_sent >= SENT_MAX && self.inline_sent * 2 >= self.inline.len() {
             self.forget_sent();
         }
     }
@@ -278,6 +291,27 @@ mod tests {
             }
             assert_eq!(seen, b"abcdexxxxfg");
         }
+    }
+
+    #[test]
+    fn bytes_are_moved_only_if_they_are_all_that_the_queue_holds() {
+        let mut transmit = Transmit::default();
+        let mut into = vec![9; 10];
+        assert!(!transmit.move_all(&mut into));
+        transmit.put(b"ab");
+        transmit.put(b"cd");
+        assert!(transmit.move_all(&mut into));
+        assert_eq!((&into[..], transmit.len(), transmit.sent()), (&b"abcd"[..], 0, 4));
+        transmit.put(b"ef");
+        transmit.advance(1);
+        assert!(!transmit.move_all(&mut into), "a part was sent");
+        transmit.advance(1);
+        transmit.put(b"g");
+        transmit.payload(Payload::from_vec(b"h".to_vec()));
+        assert!(!transmit.move_all(&mut into), "a payload is elsewhere");
+        transmit.advance(1);
+        assert!(!transmit.move_all(&mut into), "only a payload is left, as long as what was sent");
+        assert_eq!((&into[..], transmit.take_bytes()), (&b"abcd"[..], b"h".to_vec()));
     }
 
     #[test]
