@@ -42,9 +42,13 @@ impl Trace {
     }
 
     fn edge(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..piece.len()].copy_from_slice(piece);
+            word[..rest.len()].copy_from_slice(rest);
             self.mix(u64::from_le_bytes(word));
         }
     }

@@ -361,11 +361,13 @@ impl World {
 
     /// Sends again, because there may be room for more of what an end has queued.
     pub(super) fn send_on(&mut self, id: PipeId, side: Side) {
+        let Some(pipe) = self.pipe(id) else { return };
+        let sender = pipe.end(side).host;
+        if !pipe.flow(side).dirty || sender == usize::MAX {
+            return;
+        }
         self.flush(id, side, false);
-        let sender = self.pipe(id).map(|pipe| pipe.end(side).host);
-        if let Some(sender) = sender.filter(|host| *host != usize::MAX)
-            && let Some(node) = self.hosts[sender].node.clone()
-        {
+        if let Some(node) = self.hosts[sender].node.clone() {
             // Sending may have made room.
             self.ask_paused(sender, &node);
             self.arm(sender);
