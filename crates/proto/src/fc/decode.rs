@@ -17,28 +17,21 @@ pub fn describe(
 ) -> Result<Option<(usize, String)>, Violation> {
     let (mut framer, mut input) = (Framer::default(), bytes);
     let Some(first) = framer.next(&mut input)? else { return Ok(None) };
-    let (header, data_len) = match first {
-        Fragment::Header(header, data_len) => (header, data_len),
+    let (header, data) = match first {
+        Fragment::Frame(header, data) => (header, data),
         Fragment::Special(special) => {
             let changed = if special.changed { " changed" } else { "" };
             let words = format!("Special Frame{changed} from {} to {}", special.source, special.destination);
             return Ok(Some((bytes.len() - input.len(), words)));
         }
         Fragment::Ready(count) => return Ok(Some((bytes.len() - input.len(), format!("R_RDY × {count}")))),
-        Fragment::Data { .. } | Fragment::End => return Ok(None),
+        Fragment::Header(..) | Fragment::Data { .. } | Fragment::End => return Ok(None),
     };
-    let mut data: &[u8] = &[];
-    loop {
-        match framer.next(&mut input)? {
-            Some(Fragment::Data { bytes, .. }) => data = bytes,
-            Some(_) => break,
-            None => return Ok(None),
-        }
-    }
     let words = words(&header, data)?.unwrap_or_else(|| services(&header, data));
     let (ox_id, rx_id) = (header.ox_id.0, header.rx_id.0);
     let words = format!("{words} ox={ox_id:#x} rx={rx_id:#x} seq={}.{}", header.seq_id, header.seq_cnt);
-    Ok(Some((bytes.len() - input.len(), if data_len == 0 { words } else { format!("{words} data={data_len}") })))
+    let words = if data.is_empty() { words } else { format!("{words} data={}", data.len()) };
+    Ok(Some((bytes.len() - input.len(), words)))
 }
 
 /// Describes link services and other frames that do not belong to an FC-4.

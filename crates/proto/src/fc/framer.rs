@@ -1,5 +1,5 @@
-//! Splits a byte stream into frames: a header, the pieces of its data as they arrive, and an end once the CRC has been
-//! checked.
+//! Splits a byte stream into frames. A frame that does not arrive at once becomes a header, the pieces of its data, and an
+//! end once the CRC has been checked.
 
 use alloc::vec::Vec;
 
@@ -21,14 +21,16 @@ pub enum Fragment<'a> {
     Special(Special),
     /// This many R_RDYs.
     Ready(u32),
-    /// A frame with this many bytes of data.
+    /// A complete frame and its data, if any. Its CRC is correct.
+    Frame(Header, &'a [u8]),
+    /// The start of a frame with this many bytes of data.
     Header(Header, u32),
     /// A piece of the frame's data, at `offset`.
     Data {
         offset: u32,
         bytes: &'a [u8],
     },
-    /// The frame is complete, and its CRC is correct.
+    /// A frame that arrived in parts is complete, and its CRC is correct.
     End,
 }
 
@@ -41,7 +43,7 @@ pub struct Framer {
     data_len: u32,
     data_seen: u32,
     fill_len: usize,
-    /// The CRC of a frame that did not arrive at once.
+    /// The CRC of the frame that arrives in parts.
     crc: Option<Crc32>,
     /// Fill bytes, CRC and EOF.
     tail: [u8; 3 + BEHIND_DATA],
@@ -108,13 +110,14 @@ impl Framer {
             && let Some(head) = input.first_chunk::<BEFORE_DATA>()
             && let Kind::Frame { data_len } = kind_of(head)?
         {
-            let whole = input.get(HEADER_AT..BEFORE_DATA + data_len + BEHIND_DATA);
-            *input = &input[BEFORE_DATA..];
-            if let Some((covered, [c0, c1, c2, c3, _, _, _, _])) = whole.and_then(<[u8]>::split_last_chunk) {
-                check(crc32(covered), [*c0, *c1, *c2, *c3])?;
-                return self.begin(head, data_len, None).map(Some);
+            if let Some((record, rest)) = input.split_at_checked(BEFORE_DATA + data_len + BEHIND_DATA)
+                && let Some((before, tail)) = record.split_last_chunk()
+            {
+                *input = rest;
+                return whole(head, before, *tail).map(Some);
             }
-            return self.begin(head, data_len, Some(Crc32::default())).map(Some);
+            *input = &input[BEFORE_DATA..];
+            return self.begin(head, data_len).map(Some);
         }
         if !self.fill_head(input, ENCAPSULATION_LEN) {
             return Ok(None);
@@ -139,38 +142,18 @@ impl Framer {
             Kind::Frame { data_len } => {
                 let mut bytes = [0; BEFORE_DATA];
                 bytes.copy_from_slice(&self.head);
-                return self.begin(&bytes, data_len, Some(Crc32::default())).map(Some);
+                return self.begin(&bytes, data_len).map(Some);
             }
         };
         self.head.clear();
         Ok(Some(fragment))
     }
 
-    /// Starts a frame. With `crc`, its CRC must still be checked.
-    fn begin<'a>(
-        &mut self,
-        head: &[u8; BEFORE_DATA],
-        data_len: usize,
-        crc: Option<Crc32>,
-    ) -> Result<Fragment<'a>, Violation> {
-        let mut sof = [0; 4];
-        sof.copy_from_slice(&head[SOF_AT..HEADER_AT]);
-        let mut header = [0; frame::LEN];
-        header.copy_from_slice(&head[HEADER_AT..]);
-        if !matches!(delimiter::decode(sof), Some(delimiter::SOF_I3 | delimiter::SOF_N3)) {
-            return Err(malformed!("RFC 3643 §3.4: no SOF of class 3").at(SOF_AT as u32));
-        }
-        self.crc = crc;
-        if let Some(crc) = &mut self.crc {
-            crc.update(&header);
-        }
-        let header = Header::parse(&header);
-        self.fill_len = (header.f_ctl & f_ctl::FILL) as usize;
-        let data_len = data_len.checked_sub(self.fill_len);
-        let data_len = data_len.ok_or(malformed!("FC-FS-5 F_CTL: more fill bytes than data").at(44))?;
-        if header.df_ctl != 0 {
-            return Err(unsupported!("FC-FS-5 DF_CTL: optional headers, which nobody agreed on"));
-        }
+    /// Starts a frame that arrives in parts.
+    fn begin<'a>(&mut self, head: &[u8; BEFORE_DATA], filled_len: usize) -> Result<Fragment<'a>, Violation> {
+        let (header, data_len) = parse(head, filled_len)?;
+        self.crc.insert(Crc32::default()).update(&head[HEADER_AT..]);
+        self.fill_len = filled_len - data_len;
         self.data_len = data_len as u32;
         self.data_seen = 0;
         self.tail_seen = 0;
@@ -190,15 +173,12 @@ impl Framer {
             return Ok(false);
         }
         let (fill, end) = self.tail[..need].split_at(self.fill_len);
-        let [c0, c1, c2, c3, eof @ ..] = end else { return Ok(false) };
+        let [c0, c1, c2, c3, e0, e1, e2, e3] = end else { return Ok(false) };
         if let Some(mut crc) = self.crc.take() {
             crc.update(fill);
             check(crc.finish(), [*c0, *c1, *c2, *c3])?;
         }
-        let eof = eof.first_chunk().copied().and_then(delimiter::decode);
-        if !matches!(eof, Some(delimiter::EOF_N | delimiter::EOF_T)) {
-            return Err(malformed!("RFC 3643 §3.4: no EOF of a good frame"));
-        }
+        check_eof([*e0, *e1, *e2, *e3])?;
         Ok(true)
     }
 
@@ -215,6 +195,46 @@ fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
     let mut header = [0; ENCAPSULATION_LEN];
     header.copy_from_slice(&head[..ENCAPSULATION_LEN]);
     frame::decode_encapsulation(&header)
+}
+
+/// A frame that is complete: everything before its CRC, and the rest.
+#[inline]
+fn whole<'a>(
+    head: &[u8; BEFORE_DATA],
+    before: &'a [u8],
+    [c0, c1, c2, c3, eof @ ..]: [u8; BEHIND_DATA],
+) -> Result<Fragment<'a>, Violation> {
+    check(crc32(&before[HEADER_AT..]), [c0, c1, c2, c3])?;
+    let (header, data_len) = parse(head, before.len() - BEFORE_DATA)?;
+    check_eof(eof)?;
+    Ok(Fragment::Frame(header, &before[BEFORE_DATA..BEFORE_DATA + data_len]))
+}
+
+/// The header of a frame, and the length of its data without the fill bytes.
+#[inline]
+fn parse(head: &[u8; BEFORE_DATA], filled_len: usize) -> Result<(Header, usize), Violation> {
+    let mut sof = [0; 4];
+    sof.copy_from_slice(&head[SOF_AT..HEADER_AT]);
+    let mut header = [0; frame::LEN];
+    header.copy_from_slice(&head[HEADER_AT..]);
+    if !matches!(delimiter::decode(sof), Some(delimiter::SOF_I3 | delimiter::SOF_N3)) {
+        return Err(malformed!("RFC 3643 §3.4: no SOF of class 3").at(SOF_AT as u32));
+    }
+    let header = Header::parse(&header);
+    let data_len = filled_len.checked_sub((header.f_ctl & f_ctl::FILL) as usize);
+    let data_len = data_len.ok_or(malformed!("FC-FS-5 F_CTL: more fill bytes than data").at(44))?;
+    if header.df_ctl != 0 {
+        return Err(unsupported!("FC-FS-5 DF_CTL: optional headers, which nobody agreed on"));
+    }
+    Ok((header, data_len))
+}
+
+#[inline]
+fn check_eof(bytes: [u8; 4]) -> Result<(), Violation> {
+    match delimiter::decode(bytes) {
+        Some(delimiter::EOF_N | delimiter::EOF_T) => Ok(()),
+        _ => Err(malformed!("RFC 3643 §3.4: no EOF of a good frame")),
+    }
 }
 
 /// Checks a CRC. A stream does not damage data, so after a wrong CRC even the lengths cannot be trusted.
@@ -253,6 +273,10 @@ mod tests {
                 match fragment {
                     Fragment::Special(special) => found.push(-i64::try_from(special.nonce).expect("small")),
                     Fragment::Ready(count) => found.push(-i64::from(count)),
+                    Fragment::Frame(header, data) => {
+                        assert!(data.len() <= 256 && header.seq_cnt <= 2);
+                        found.push(i64::try_from(data.len()).expect("small"));
+                    }
                     Fragment::Header(header, len) => {
                         assert!(len <= 256 && header.seq_cnt <= 2);
                         found.push(0);

@@ -2,8 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use super::frame::{self, BEFORE_DATA, ENCAPSULATION_LEN, Header, Kind, OxId, PortId, delimiter, f_ctl};
-use crate::{Payload, Transmit, Violation, wire::digest::Crc32};
+use super::frame::{self, BEFORE_DATA, BEHIND_DATA, ENCAPSULATION_LEN, Header, Kind, OxId, PortId, delimiter, f_ctl};
+use crate::{Payload, Transmit, Violation, wire::digest::crc32};
 
 /// The limits that apply before both ports have logged in.
 const FIRST_CREDIT: u32 = 1;
@@ -96,10 +96,8 @@ impl Link {
     pub fn send(&mut self, header: Header, bytes: &[u8]) {
         let header = self.begin(header);
         if self.waiting.is_empty() && self.unanswered < self.limit && bytes.len() <= self.frame_data_len as usize {
-            self.frame(&header, 0, bytes.len() as u32, bytes.len() as u32, |transmit, crc| {
-                transmit.put(bytes);
-                crc.update(bytes);
-            });
+            let len = bytes.len() as u32;
+            self.frame(&header, 0, len, len, |transmit| transmit.put(bytes));
             return;
         }
         let body = if bytes.len() <= SHORT_LEN {
@@ -173,14 +171,12 @@ impl Link {
                 Body::Payload(payload) if len > 0 => {
                     sequence.sent = self.frames(&sequence.header, payload, sequence.sent);
                 }
-                Body::Payload(_) => self.frame(&sequence.header, 0, 0, 0, |_, _| {}),
+                Body::Payload(_) => self.frame(&sequence.header, 0, 0, 0, |_| {}),
                 Body::Short(bytes, short) => {
                     let (from, frame_len) = (sequence.sent, (len - sequence.sent).min(self.frame_data_len));
                     let bytes = &bytes[from as usize..*short];
-                    self.frame(&sequence.header, from, frame_len, len, |transmit, crc| {
-                        transmit.put(&bytes[..frame_len as usize]);
-                        crc.update(&bytes[..frame_len as usize]);
-                    });
+                    let bytes = &bytes[..frame_len as usize];
+                    self.frame(&sequence.header, from, frame_len, len, |transmit| transmit.put(bytes));
                     sequence.sent += frame_len;
                 }
             }
@@ -196,15 +192,15 @@ impl Link {
         while at < total && self.unanswered < self.limit {
             let len = (total - at).min(self.frame_data_len);
             let piece = payload.slice(at as usize, len as usize);
-            self.frame(header, at, len, total, |transmit, crc| transmit.copy(&piece, |bytes| crc.update(bytes)));
+            self.frame(header, at, len, total, |transmit| transmit.copy(&piece, |_| {}));
             at += len;
         }
         at
     }
 
-    /// Sends one frame with bytes `at..at + len` of a sequence of `total`, which `put` provides.
+    /// Sends one frame with bytes `at..at + len` of a sequence of `total`, which `put` provides inline.
     #[inline]
-    fn frame(&mut self, header: &Header, at: u32, len: u32, total: u32, put: impl FnOnce(&mut Transmit, &mut Crc32)) {
+    fn frame(&mut self, header: &Header, at: u32, len: u32, total: u32, put: impl FnOnce(&mut Transmit)) {
         let is_last = at + len == total;
         let fill = len.next_multiple_of(4) - len;
         let mut header = *header;
@@ -216,24 +212,21 @@ impl Link {
         if header.has(f_ctl::RELATIVE_OFFSET) {
             header.parameter = header.parameter.wrapping_add(at);
         }
-        let header_bytes = header.encode();
         let mut head = [0; BEFORE_DATA];
         head[..ENCAPSULATION_LEN]
             .copy_from_slice(&frame::encode_encapsulation(Kind::Frame { data_len: (len + fill) as usize }));
         let sof = if at == 0 { delimiter::SOF_I3 } else { delimiter::SOF_N3 };
         head[ENCAPSULATION_LEN..ENCAPSULATION_LEN + 4].copy_from_slice(&delimiter::encode(sof));
-        head[BEFORE_DATA - frame::LEN..].copy_from_slice(&header_bytes);
+        head[BEFORE_DATA - frame::LEN..].copy_from_slice(&header.encode());
         self.transmit.put(&head);
-        let mut crc = Crc32::default();
-        crc.update(&header_bytes);
-        put(&mut self.transmit, &mut crc);
-        let mut tail = [0; 3 + 8];
-        let fill = fill as usize;
-        crc.update(&tail[..fill]);
-        tail[fill..fill + 4].copy_from_slice(&crc.finish().to_le_bytes());
+        put(&mut self.transmit);
+        self.transmit.zeros(fill as usize);
+        let crc = crc32(self.transmit.tail_mut(frame::LEN + (len + fill) as usize));
         let eof = if is_last { delimiter::EOF_T } else { delimiter::EOF_N };
-        tail[fill + 4..fill + 8].copy_from_slice(&delimiter::encode(eof));
-        self.transmit.put(&tail[..fill + 8]);
+        let mut tail = [0; BEHIND_DATA];
+        tail[..4].copy_from_slice(&crc.to_le_bytes());
+        tail[4..].copy_from_slice(&delimiter::encode(eof));
+        self.transmit.put(&tail);
         self.unanswered += 1;
     }
 }

@@ -24,6 +24,9 @@ pub struct Transmit {
 /// would grow with everything that it ever sent.
 const SENT_MAX: usize = 64 << 10;
 
+/// Size of the pieces in which payloads are copied: small enough for the fastest cache.
+const PIECE_BYTES: usize = 1024;
+
 /// Maximum memory that an empty queue keeps, in inline bytes.
 const KEPT_BYTES: usize = 1 << 20;
 /// Maximum memory that an empty queue keeps, in segments.
@@ -137,10 +140,17 @@ impl Transmit {
     /// Queues a copy of a payload's bytes, and passes each piece to `digest`. A copy is needed because others may write
     /// to a volume's memory before the driver has sent it, and the digest must match what is sent.
     pub fn copy(&mut self, payload: &Payload, mut digest: impl FnMut(&[u8])) {
-        payload.for_each_piece(|piece| {
-            self.put(piece);
+        let mut done = 0;
+        while done < payload.len() {
+            let len = PIECE_BYTES.min(payload.len() - done);
+            let at = self.inline.len();
+            self.inline.resize(at + len, 0);
+            let piece = &mut self.inline[at..];
+            payload.copy_out(done, piece);
             digest(piece);
-        });
+            done += len;
+        }
+        self.grow_inline(done);
     }
 
     /// Moves all queued bytes to `into` without a copy; the queue keeps the memory that `into` had. Returns false and

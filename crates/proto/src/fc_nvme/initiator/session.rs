@@ -184,37 +184,19 @@ impl Session {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         match fragment {
-            Fragment::Header(header, len) => {
-                self.link.took();
-                self.header(&header, len)
-            }
-            Fragment::Data { offset, bytes } => {
-                match self.current {
-                    Current::Data(tag, at) => events.data(tag, at + offset, bytes),
-                    Current::Unit => self.unit.data(bytes),
-                    Current::Admin => {
-                        if let Some(admin) = &mut self.admin {
-                            admin.channel.data(bytes);
-                        }
-                    }
-                    Current::Control => {
-                        if let Some(io) = &mut self.io {
-                            io.channel.data(bytes);
-                        }
-                    }
+            Fragment::Frame(header, bytes) => {
+                self.header(&header, bytes.len() as u32)?;
+                if !bytes.is_empty() {
+                    self.data(0, bytes, events);
                 }
+                self.end(now, events)
+            }
+            Fragment::Header(header, len) => self.header(&header, len),
+            Fragment::Data { offset, bytes } => {
+                self.data(offset, bytes, events);
                 Ok(())
             }
-            Fragment::End => {
-                if !matches!(self.current, Current::Unit) {
-                    return Ok(());
-                }
-                let Some(header) = self.unit.end() else { return Ok(()) };
-                let unit = self.unit.take();
-                let outcome = self.unit(now, &header, &unit, events);
-                self.unit.put(unit);
-                outcome
-            }
+            Fragment::End => self.end(now, events),
             Fragment::Ready(count) => self.link.ready(count),
             Fragment::Special(special) => match &mut self.stage {
                 Stage::Login(login) => login.special(&special, &mut self.link),
@@ -224,7 +206,38 @@ impl Session {
     }
 
     #[inline]
+    fn data(&mut self, offset: u32, bytes: &[u8], events: &mut dyn InitiatorEvents) {
+        match self.current {
+            Current::Data(tag, at) => events.data(tag, at + offset, bytes),
+            Current::Unit => self.unit.data(bytes),
+            Current::Admin => {
+                if let Some(admin) = &mut self.admin {
+                    admin.channel.data(bytes);
+                }
+            }
+            Current::Control => {
+                if let Some(io) = &mut self.io {
+                    io.channel.data(bytes);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        if !matches!(self.current, Current::Unit) {
+            return Ok(());
+        }
+        let Some(header) = self.unit.end() else { return Ok(()) };
+        let unit = self.unit.take();
+        let outcome = self.unit(now, &header, &unit, events);
+        self.unit.put(unit);
+        outcome
+    }
+
+    #[inline]
     fn header(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
+        self.link.took();
         if (header.kind, header.r_ctl) != (kind::NVME, r_ctl::SOLICITED_DATA) {
             self.current = Current::Unit;
             return self.unit.begin(header, len);

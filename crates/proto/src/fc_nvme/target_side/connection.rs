@@ -97,40 +97,58 @@ impl Connection {
         backend: &mut B,
     ) -> Result<(), Violation> {
         match fragment {
-            Fragment::Header(header, len) => {
-                self.link.took();
-                self.header(&header, len)?;
+            Fragment::Frame(header, bytes) => {
+                self.header(&header, bytes.len() as u32)?;
+                if !bytes.is_empty() {
+                    self.data(bytes, backend);
+                }
+                self.end(now, backend)
             }
-            Fragment::Data { bytes, .. } => match (self.current, &mut self.association) {
-                (Current::Unit, _) => self.unit.data(bytes),
-                (Current::Data(inbound), Some(association)) => association.data(inbound, bytes, backend),
-                (Current::Data(_) | Current::Drop, _) => {}
-            },
-            Fragment::End => match core::mem::replace(&mut self.current, Current::Drop) {
-                Current::Drop => {}
-                Current::Data(inbound) => {
-                    if let Some(association) = &mut self.association {
-                        association.data_end(now, inbound, &mut self.link, backend)?;
-                        self.leave_if_over(now, backend);
-                    }
+            Fragment::Header(header, len) => self.header(&header, len),
+            Fragment::Data { bytes, .. } => {
+                self.data(bytes, backend);
+                Ok(())
+            }
+            Fragment::End => self.end(now, backend),
+            Fragment::Ready(count) => self.link.ready(count),
+            Fragment::Special(special) => self.special(&special, backend),
+        }
+    }
+
+    #[inline]
+    fn data<B: FcNvmeBackend>(&mut self, bytes: &[u8], backend: &mut B) {
+        match (self.current, &mut self.association) {
+            (Current::Unit, _) => self.unit.data(bytes),
+            (Current::Data(inbound), Some(association)) => association.data(inbound, bytes, backend),
+            (Current::Data(_) | Current::Drop, _) => {}
+        }
+    }
+
+    #[inline]
+    fn end<B: FcNvmeBackend>(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
+        match core::mem::replace(&mut self.current, Current::Drop) {
+            Current::Drop => {}
+            Current::Data(inbound) => {
+                if let Some(association) = &mut self.association {
+                    association.data_end(now, inbound, &mut self.link, backend)?;
+                    self.leave_if_over(now, backend);
                 }
-                Current::Unit => {
-                    if let Some(header) = self.unit.end() {
-                        let unit = self.unit.take();
-                        let result = self.unit(now, &header, &unit, backend);
-                        self.unit.put(unit);
-                        result?;
-                    }
+            }
+            Current::Unit => {
+                if let Some(header) = self.unit.end() {
+                    let unit = self.unit.take();
+                    let result = self.unit(now, &header, &unit, backend);
+                    self.unit.put(unit);
+                    result?;
                 }
-            },
-            Fragment::Ready(count) => self.link.ready(count)?,
-            Fragment::Special(special) => self.special(&special, backend)?,
+            }
         }
         Ok(())
     }
 
     #[inline]
     fn header(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
+        self.link.took();
         self.current = Current::Unit;
         if (header.kind, header.r_ctl) != (kind::NVME, r_ctl::SOLICITED_DATA) {
             return self.unit.begin(header, len);
@@ -355,7 +373,7 @@ impl<B: FcNvmeBackend> Target<B> for Connection {
         while may_go_on {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
             // Checked once per frame, at its end, after its response.
-            let is_end = matches!(fragment, Fragment::End);
+            let is_end = matches!(fragment, Fragment::Frame(..) | Fragment::End);
             self.step(now, fragment, backend)?;
             may_go_on = !is_end || self.lifetime.may_go_on(&self.link);
         }

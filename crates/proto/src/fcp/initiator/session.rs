@@ -130,30 +130,16 @@ impl Session {
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Violation> {
         match fragment {
-            Fragment::Header(header, len) => {
-                self.link.took();
-                self.header(&header, len)
+            Fragment::Frame(header, bytes) => {
+                self.header(&header, bytes.len() as u32)?;
+                if !bytes.is_empty() {
+                    self.data(0, bytes, events)?;
+                }
+                self.end(now, events)
             }
-            Fragment::Data { offset, bytes } => match (&mut self.phase, self.current) {
-                (_, Current::Data(tag, at)) => {
-                    events.data(tag, at + offset, bytes);
-                    Ok(())
-                }
-                (Phase::Probe(probe), Current::Probe(at)) => {
-                    if probe.data(at.saturating_add(offset), bytes) {
-                        return Ok(());
-                    }
-                    Err(misbehaved!("FCP-4 FCP_DATA: FCP_DATA out of order or beyond FCP_DL").at(52))
-                }
-                _ => {
-                    self.unit.extend_from_slice(bytes);
-                    Ok(())
-                }
-            },
-            Fragment::End => match self.current {
-                Current::Unit(header) => self.unit(now, &header, events),
-                Current::Data(..) | Current::Probe(_) => Ok(()),
-            },
+            Fragment::Header(header, len) => self.header(&header, len),
+            Fragment::Data { offset, bytes } => self.data(offset, bytes, events),
+            Fragment::End => self.end(now, events),
             Fragment::Ready(count) => self.link.ready(count),
             Fragment::Special(special) => match &mut self.phase {
                 Phase::Login(login) => login.special(&special, &mut self.link),
@@ -164,6 +150,7 @@ impl Session {
 
     #[inline]
     fn header(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
+        self.link.took();
         let is_data = (header.kind, header.r_ctl) == (kind::FCP, r_ctl::SOLICITED_DATA);
         self.current = match &mut self.phase {
             Phase::Ready(commands) if is_data => Current::Data(commands.data(header, len)?, header.parameter),
@@ -177,6 +164,28 @@ impl Session {
             }
         };
         Ok(())
+    }
+
+    #[inline]
+    fn data(&mut self, offset: u32, bytes: &[u8], events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        match (&mut self.phase, &self.current) {
+            (_, Current::Data(tag, at)) => events.data(*tag, at + offset, bytes),
+            (Phase::Probe(probe), Current::Probe(at)) => {
+                if !probe.data(at.saturating_add(offset), bytes) {
+                    return Err(misbehaved!("FCP-4 FCP_DATA: FCP_DATA out of order or beyond FCP_DL").at(52));
+                }
+            }
+            _ => self.unit.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
+        match self.current {
+            Current::Unit(header) => self.unit(now, &header, events),
+            Current::Data(..) | Current::Probe(_) => Ok(()),
+        }
     }
 
     /// Processes a complete frame other than data.

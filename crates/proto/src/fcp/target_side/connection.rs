@@ -47,38 +47,56 @@ impl Connection {
 
     #[inline]
     fn step<B: FcpBackend>(&mut self, now: Instant, fragment: Fragment<'_>, backend: &mut B) -> Result<(), Violation> {
-        match (fragment, &mut self.image) {
-            (Fragment::Header(header, len), image) => {
-                self.link.took();
-                self.unit.clear();
-                match image {
-                    Some(image) => image.header(&header, len)?,
-                    // After the initiator has left, data for commands that had started may still arrive.
-                    None if !header.is_whole_sequence() && !self.lifetime.is_leaving() => {
-                        return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
-                    }
-                    None => self.header = header,
+        match fragment {
+            Fragment::Frame(header, bytes) => {
+                self.header(&header, bytes.len() as u32)?;
+                if !bytes.is_empty() {
+                    self.data(0, bytes, backend);
                 }
+                self.end(now, backend)
             }
-            (Fragment::Data { offset, bytes }, Some(image)) => image.data(offset, bytes, &mut self.unit, backend),
-            (Fragment::Data { bytes, .. }, None) => {
-                if self.unit.len() + bytes.len() <= DATA_LEN_MAX {
-                    self.unit.extend_from_slice(bytes);
-                }
+            Fragment::Header(header, len) => self.header(&header, len),
+            Fragment::Data { offset, bytes } => {
+                self.data(offset, bytes, backend);
+                Ok(())
             }
-            (Fragment::End, Some(image)) => {
-                if let Some(header) = image.end(now, &mut self.link, backend) {
-                    self.unit(now, &header, backend)?;
-                }
+            Fragment::End => self.end(now, backend),
+            Fragment::Ready(count) => self.link.ready(count),
+            Fragment::Special(special) => self.special(&special, backend),
+        }
+    }
+
+    #[inline]
+    fn header(&mut self, header: &Header, len: u32) -> Result<(), Violation> {
+        self.link.took();
+        self.unit.clear();
+        match &mut self.image {
+            Some(image) => image.header(header, len)?,
+            // After the initiator has left, data for commands that had started may still arrive.
+            None if !header.is_whole_sequence() && !self.lifetime.is_leaving() => {
+                return Err(misbehaved!("FC-FS-5 SEQ_CNT: a unit in more frames than one").at(46));
             }
-            (Fragment::End, None) => {
-                let header = self.header;
-                self.unit(now, &header, backend)?;
-            }
-            (Fragment::Ready(count), _) => self.link.ready(count)?,
-            (Fragment::Special(special), _) => self.special(&special, backend)?,
+            None => self.header = *header,
         }
         Ok(())
+    }
+
+    #[inline]
+    fn data<B: FcpBackend>(&mut self, offset: u32, bytes: &[u8], backend: &mut B) {
+        match &mut self.image {
+            Some(image) => image.data(offset, bytes, &mut self.unit, backend),
+            None if self.unit.len() + bytes.len() <= DATA_LEN_MAX => self.unit.extend_from_slice(bytes),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn end<B: FcpBackend>(&mut self, now: Instant, backend: &mut B) -> Result<(), Violation> {
+        let header = match &mut self.image {
+            Some(image) => image.end(now, &mut self.link, backend),
+            None => Some(self.header),
+        };
+        header.map_or(Ok(()), |header| self.unit(now, &header, backend))
     }
 
     /// Processes a complete frame other than data.
@@ -183,7 +201,7 @@ impl<B: FcpBackend> Target<B> for Connection {
         while may_go_on {
             let Some(fragment) = self.framer.next(&mut input)? else { break };
             // Checked once per frame, at its end, after its response.
-            let is_end = matches!(fragment, Fragment::End);
+            let is_end = matches!(fragment, Fragment::Frame(..) | Fragment::End);
             self.step(now, fragment, backend)?;
             may_go_on = !is_end || self.lifetime.may_go_on(&self.link);
         }
