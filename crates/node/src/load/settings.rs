@@ -7,6 +7,7 @@ use crate::random::Randomness;
 /// How to connect. Options that the endpoint's protocol does not have must not be set. Options of a single protocol are
 /// in `protocols::Options`.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a setting of its own
 pub struct Settings {
     /// Address of the endpoint's host.
     pub address: IpAddr,
@@ -24,6 +25,9 @@ pub struct Settings {
     pub initiator: Option<String>,
     pub header_digest: bool,
     pub data_digest: bool,
+    /// Whether received checksums that a protocol always sends are checked, unlike digests. A driver that never damages
+    /// data does not need it.
+    pub checks_frames: bool,
     /// Credentials for files; default 0.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -41,6 +45,7 @@ impl Settings {
             initiator: None,
             header_digest: false,
             data_digest: false,
+            checks_frames: true,
             uid: None,
             gid: None,
         }

@@ -15,7 +15,7 @@ pub fn describe(
     bytes: &[u8],
     words: impl FnOnce(&Header, &[u8]) -> Result<Option<String>, Violation>,
 ) -> Result<Option<(usize, String)>, Violation> {
-    let (mut framer, mut input) = (Framer::default(), bytes);
+    let (mut framer, mut input) = (Framer::new(true), bytes);
     let Some(first) = framer.next(&mut input)? else { return Ok(None) };
     let (header, data) = match first {
         Fragment::Frame(header, data) => (header, data),

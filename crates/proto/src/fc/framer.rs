@@ -21,7 +21,7 @@ pub enum Fragment<'a> {
     Special(Special),
     /// This many R_RDYs.
     Ready(u32),
-    /// A complete frame and its data, if any. Its CRC is correct.
+    /// A complete frame and its data, if any. Its CRC is correct, if it is checked.
     Frame(Header, &'a [u8]),
     /// The start of a frame with this many bytes of data.
     Header(Header, u32),
@@ -30,7 +30,7 @@ pub enum Fragment<'a> {
         offset: u32,
         bytes: &'a [u8],
     },
-    /// A frame that arrived in parts is complete, and its CRC is correct.
+    /// A frame that arrived in parts is complete, and its CRC is correct, if it is checked.
     End,
 }
 
@@ -43,7 +43,8 @@ pub struct Framer {
     data_len: u32,
     data_seen: u32,
     fill_len: usize,
-    /// The CRC of the frame that arrives in parts.
+    checks_crc: bool,
+    /// The CRC of the frame that arrives in parts, if it is checked.
     crc: Option<Crc32>,
     /// Fill bytes, CRC and EOF.
     tail: [u8; 3 + BEHIND_DATA],
@@ -57,22 +58,22 @@ enum State {
     Tail,
 }
 
-impl Default for Framer {
-    fn default() -> Self {
+impl Framer {
+    /// Without `checks_crc` the CRC of frames is ignored.
+    pub fn new(checks_crc: bool) -> Self {
         Self {
             state: State::Head,
             head: Vec::with_capacity(SPECIAL_LEN),
             data_len: 0,
             data_seen: 0,
             fill_len: 0,
+            checks_crc,
             crc: None,
             tail: [0; 3 + BEHIND_DATA],
             tail_seen: 0,
         }
     }
-}
 
-impl Framer {
     /// Returns the next fragment of `input`; `None` if more bytes are needed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Fragment<'a>>, Violation> {
         match self.state {
@@ -114,7 +115,7 @@ impl Framer {
                 && let Some((before, tail)) = record.split_last_chunk()
             {
                 *input = rest;
-                return whole(head, before, *tail).map(Some);
+                return self.whole(head, before, *tail).map(Some);
             }
             *input = &input[BEFORE_DATA..];
             return self.begin(head, data_len).map(Some);
@@ -149,10 +150,28 @@ impl Framer {
         Ok(Some(fragment))
     }
 
+    /// A frame that is complete: everything before its CRC, and the rest.
+    #[inline]
+    fn whole<'a>(
+        &self,
+        head: &[u8; BEFORE_DATA],
+        before: &'a [u8],
+        [c0, c1, c2, c3, eof @ ..]: [u8; BEHIND_DATA],
+    ) -> Result<Fragment<'a>, Violation> {
+        if self.checks_crc {
+            check(crc32(&before[HEADER_AT..]), [c0, c1, c2, c3])?;
+        }
+        let (header, data_len) = parse(head, before.len() - BEFORE_DATA)?;
+        check_eof(eof)?;
+        Ok(Fragment::Frame(header, &before[BEFORE_DATA..BEFORE_DATA + data_len]))
+    }
+
     /// Starts a frame that arrives in parts.
     fn begin<'a>(&mut self, head: &[u8; BEFORE_DATA], filled_len: usize) -> Result<Fragment<'a>, Violation> {
         let (header, data_len) = parse(head, filled_len)?;
-        self.crc.insert(Crc32::default()).update(&head[HEADER_AT..]);
+        if self.checks_crc {
+            self.crc.insert(Crc32::default()).update(&head[HEADER_AT..]);
+        }
         self.fill_len = filled_len - data_len;
         self.data_len = data_len as u32;
         self.data_seen = 0;
@@ -195,19 +214,6 @@ fn kind_of(head: &[u8; BEFORE_DATA]) -> Result<Kind, Violation> {
     let mut header = [0; ENCAPSULATION_LEN];
     header.copy_from_slice(&head[..ENCAPSULATION_LEN]);
     frame::decode_encapsulation(&header)
-}
-
-/// A frame that is complete: everything before its CRC, and the rest.
-#[inline]
-fn whole<'a>(
-    head: &[u8; BEFORE_DATA],
-    before: &'a [u8],
-    [c0, c1, c2, c3, eof @ ..]: [u8; BEHIND_DATA],
-) -> Result<Fragment<'a>, Violation> {
-    check(crc32(&before[HEADER_AT..]), [c0, c1, c2, c3])?;
-    let (header, data_len) = parse(head, before.len() - BEFORE_DATA)?;
-    check_eof(eof)?;
-    Ok(Fragment::Frame(header, &before[BEFORE_DATA..BEFORE_DATA + data_len]))
 }
 
 /// The header of a frame, and the length of its data without the fill bytes.
@@ -266,7 +272,7 @@ mod tests {
 
     /// The length of each frame's data; R_RDYs and Special Frames are negative numbers.
     fn seen(deliveries: &[&[u8]]) -> Vec<i64> {
-        let (mut framer, mut found) = (Framer::default(), Vec::new());
+        let (mut framer, mut found) = (Framer::new(true), Vec::new());
         for delivery in deliveries {
             let mut input = *delivery;
             while let Some(fragment) = framer.next(&mut input).expect("a good stream") {
@@ -306,6 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_crc_is_ignored_if_it_is_not_checked() {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        link.send(Header { f_ctl: f_ctl::REQUEST, ..Header::default() }, b"abcd");
+        let mut bytes = link.transmit.take_bytes();
+        bytes[BEFORE_DATA + 4] ^= 1;
+        for split in 0..bytes.len() {
+            let (mut framer, mut complete) = (Framer::new(false), 0);
+            for mut input in [&bytes[..split], &bytes[split..]] {
+                while let Some(fragment) = framer.next(&mut input).expect("only the CRC is wrong") {
+                    complete += usize::from(matches!(fragment, Fragment::Frame(..) | Fragment::End));
+                }
+            }
+            assert_eq!(complete, 1, "split at {split}");
+        }
+    }
+
+    #[test]
     fn a_wrong_byte_anywhere_in_a_frame_is_seen() {
         let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
         link.send(Header { f_ctl: f_ctl::REQUEST, ..Header::default() }, b"abcdef");
@@ -314,7 +337,7 @@ mod tests {
             for deliver in [bytes.len(), 1] {
                 let mut wrong = bytes.clone();
                 wrong[at] ^= 0x10;
-                let mut framer = Framer::default();
+                let mut framer = Framer::new(true);
                 let is_seen = wrong.chunks(deliver).any(|piece| {
                     let mut input = piece;
                     loop {

@@ -81,9 +81,11 @@ impl Definition for FcNvme {
             nsid: Some(unit.nsid),
             ..SessionConfig::new(&unit.nqn, host, host_id)
         };
-        let (instance, target) = (settings.instance, unit.target);
-        let session =
-            move |now, worker| Session::new(now, Login::new(initiator_port(instance, worker), target, session.clone()));
+        let (instance, target, checks_crc) = (settings.instance, unit.target, settings.checks_frames);
+        let session = move |now, worker| {
+            let login = Login::new(initiator_port(instance, worker), target, session.clone());
+            Session::new(now, Login { checks_crc, ..login })
+        };
         Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }
 

@@ -75,9 +75,11 @@ impl Definition for Fcp {
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         let (instance, target, lun) = (settings.instance, unit.target, unit.lun);
+        let checks_crc = settings.checks_frames;
         let session = move |now, worker| {
             let queue_depth = workers.outstanding.clamp(1, 4096) as u16;
-            Session::new(now, Login { queue_depth, ..Login::new(initiator_port(instance, worker), target, lun) })
+            let login = Login::new(initiator_port(instance, worker), target, lun);
+            Session::new(now, Login { queue_depth, checks_crc, ..login })
         };
         Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }

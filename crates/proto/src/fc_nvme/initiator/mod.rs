@@ -29,6 +29,8 @@ pub struct Config {
     /// An I/O without response for this time ends its association. If that is not answered within the same time, the
     /// session ends.
     pub command_timeout: Duration,
+    /// Whether the CRC of received frames is checked.
+    pub checks_crc: bool,
 }
 
 impl Config {
@@ -41,6 +43,7 @@ impl Config {
             login_timeout: Duration::from_secs(15),
             echo_interval: Duration::from_secs(10),
             command_timeout: Duration::from_secs(60),
+            checks_crc: true,
         }
     }
 }

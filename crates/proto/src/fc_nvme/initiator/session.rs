@@ -120,7 +120,7 @@ impl Session {
         let login = Login::begin(config.port, config.target, process, &mut link);
         Self {
             target: None,
-            framer: Framer::default(),
+            framer: Framer::new(config.checks_crc),
             link,
             stage: Stage::Login(Box::new(login)),
             current: Current::Unit,

@@ -67,7 +67,7 @@ struct Abort {
 impl Connection {
     pub fn new(now: Instant, config: Config) -> Self {
         Self {
-            framer: Framer::default(),
+            framer: Framer::new(true),
             link: Link::new(PortId::FABRIC, PortId::default()),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),

@@ -27,6 +27,8 @@ pub struct Config {
     /// A command without response for this time is aborted. If the abort is not answered within the same time, the
     /// session ends.
     pub command_timeout: Duration,
+    /// Whether the CRC of received frames is checked.
+    pub checks_crc: bool,
 }
 
 impl Config {
@@ -40,6 +42,7 @@ impl Config {
             login_timeout: Duration::from_secs(15),
             echo_interval: Duration::from_secs(10),
             command_timeout: Duration::from_secs(60),
+            checks_crc: true,
         }
     }
 }

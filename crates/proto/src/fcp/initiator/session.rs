@@ -74,7 +74,7 @@ impl Session {
         Self {
             identity: (None, None),
             target: None,
-            framer: Framer::default(),
+            framer: Framer::new(config.checks_crc),
             link,
             phase: Phase::Login(Box::new(login)),
             current: Current::Unit(Header::default()),
