@@ -9,17 +9,17 @@ use iotax_node::{
 use iotax_sim::{
     Costs, Frames, LaneUse, Link, Loss, Media, Switches, Trunk, Wake,
     lab::{
-        Interconnect, Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site, Towards, Usage,
-        WindowPart, Zone,
+        Happening, Interconnect, Lab, PathFailure, PathPolicy, Paths, Progress, STARTED_UNIX_NS, Simulated, Site,
+        Towards, Usage, What, WindowPart, Zone,
     },
 };
 
 use crate::{
     caller,
     document::{
-        self, ControllerReport, CoreCpu, CpuPoint, CpuReport, Event, Fill, LaneReport, LinkSpec, MachineCpu, PathsSpec,
-        PolicySpec, ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport, SiteSpec, Task,
-        TowardsSpec, TrunksReport, Window,
+        self, ControllerReport, CoreCpu, CpuPoint, CpuReport, Event, Fill, HappeningSpec, LaneReport, LinkSpec,
+        MachineCpu, PathsSpec, PolicySpec, ProcessCpu, SimulateDocument, SimulatedReport, SimulatingEvent, SiteReport,
+        SiteSpec, Task, TowardsSpec, TrunksReport, WhatSpec, Window,
     },
     load::{begin, report, threads::Unit},
 };
@@ -33,6 +33,7 @@ const LUNS_MAX: u32 = 1024;
 /// The frames in flight on a link around the world at 64GFC.
 const CREDITS_MAX: u32 = 65_535;
 const FAILURES_MAX: usize = 64;
+const HAPPENINGS_MAX: usize = 64;
 const ZONES_MAX: usize = 10_000;
 /// One in ten: with more losses a stream hardly advances.
 const LOST_PER_MILLION_MAX: u32 = 100_000;
@@ -151,6 +152,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
     }
     fabrics(document)?;
     partners(document)?;
+    portals(document)?;
     let model = document.media.as_ref().map(|media| media.model("media")).transpose()?;
     let media = model.map(|model| Media { model, write_through: true, ..Media::default() });
     Ok(Lab {
@@ -161,6 +163,7 @@ fn lab(document: &SimulateDocument) -> Result<Lab, Failure> {
         target_threads: document.threads as usize,
         machines: document.machines,
         paths: paths_of(paths),
+        happenings: document.happenings.iter().map(happening).collect(),
         queues: Depths { luns: queues.luns, of_lun: queues.lun_depth, of_adapter: queues.adapter_depth },
         loads: document.loads,
         threads: load.threads as u32,
@@ -263,6 +266,56 @@ fn partners(document: &SimulateDocument) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Rejects portals of protocols that have one, and happenings that cannot be.
+fn portals(document: &SimulateDocument) -> Result<(), Failure> {
+    let (paths, happenings) = (&document.paths, &document.happenings);
+    let has_paths = document.protocol.0.about().has_paths;
+    let forwards = paths.to.unwrap_or_default() != TowardsSpec::Owner;
+    let all = |holds: fn(&HappeningSpec) -> bool| happenings.iter().all(holds);
+    let is_access = |each: &HappeningSpec| matches!(each.what, WhatSpec::Access { .. });
+    for (holds, message, field) in [
+        (!paths.portals || paths.ports == 1 || has_paths, "this protocol has one portal", "paths.portals"),
+        (
+            !paths.portals || !forwards && paths.failures.is_empty(),
+            "can be used only if all paths lead to owners, and without `failures`",
+            "paths.portals",
+        ),
+        (happenings.len() <= HAPPENINGS_MAX, "must be at most 64", "happenings"),
+        (all(|each| each.lasts_ns > 0), "lasts_ns must be at least 1", "happenings"),
+        (
+            all(|each| !matches!(each.what, WhatSpec::Flap { every_ns: 0, .. })),
+            "every_ns must be at least 1",
+            "happenings",
+        ),
+        (
+            happenings.iter().filter_map(|each| each.what.path()).all(|path| (1..=paths.ports).contains(&path)),
+            "each path must be 1 to the number of ports",
+            "happenings",
+        ),
+        (
+            paths.portals || happenings.iter().all(|each| each.what.path().is_none()),
+            "only a path to a portal of its own can be affected: set paths.portals",
+            "happenings",
+        ),
+        (has_paths || !happenings.iter().any(is_access), "this protocol reports no access", "happenings"),
+    ] {
+        if !holds {
+            return Err(Failure::usage(message, field));
+        }
+    }
+    Ok(())
+}
+
+fn happening(spec: &HappeningSpec) -> Happening {
+    let what = match spec.what {
+        WhatSpec::Freeze => What::Freeze,
+        WhatSpec::Fail { path } => What::Fail { path: path - 1 },
+        WhatSpec::Flap { path, every_ns } => What::Flap { path: path - 1, every: Duration::from_nanos(every_ns) },
+        WhatSpec::Access { path, access } => What::Access { path: path - 1, access: access.into() },
+    };
+    Happening { at: Duration::from_nanos(spec.at_ns), lasts: Duration::from_nanos(spec.lasts_ns), what }
+}
+
 fn link_of(spec: &LinkSpec, is_tagged: bool) -> Link {
     let ethernet = spec.mtu_bytes.map(Frames::ethernet);
     let ethernet = if is_tagged { ethernet.map(Frames::tagged) } else { ethernet };
@@ -292,6 +345,7 @@ fn paths_of(spec: &PathsSpec) -> Paths {
             PolicySpec::QueueDepth => PathPolicy::QueueDepth,
             PolicySpec::Numa => PathPolicy::Numa,
         },
+        portals: spec.portals,
         failures: failures.collect(),
         noticed: Duration::from_nanos(spec.noticed_ns),
         switches: match spec.switches {
@@ -358,6 +412,7 @@ fn tell(document: &SimulateDocument, simulated: &Simulated) {
     result.cpu_series = simulated.parts.iter().map(cpu_point).collect();
     result.checks.clock = "virtual";
     result.outstanding.workers *= document.machines * document.loads;
+    result.paths = simulated.paths.as_ref().and_then(|(policy, reports)| report::paths_under(*policy, reports));
     let has_zones = !document.paths.zones.is_empty();
     result.simulated = Some(SimulatedReport {
         initiators: site_report(&simulated.initiators, has_zones),

@@ -1,22 +1,19 @@
 //! Measures a load in virtual time: hosts with processors and ports, a server, a volume. The same seed gives the same
 //! results.
 
+mod happening;
 mod paths;
 
+pub use happening::{Happening, What};
 pub use paths::{Interconnect, PathFailure, PathPolicy, Paths, Towards, Zone};
 
-use std::{
-    cell::RefCell,
-    net::{IpAddr, Ipv4Addr},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 
 use iotax_node::{
     Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
     failure::FailureKind,
     load::{
-        Endpoint, Facts, Measured, TaskOutcome,
+        Endpoint, Facts, Measured, PathPolicy as InitiatorsPolicy, PathReport, TaskOutcome,
         connector::ConnectionConfig,
         queue::{Depths, HostQueue, QueuesUsed},
     },
@@ -65,6 +62,8 @@ pub struct Lab {
     /// Number of machines with a load. Each has `loads` loads, and each load has `threads` threads.
     pub machines: u32,
     pub paths: Paths,
+    /// What happens during the window.
+    pub happenings: Vec<Happening>,
     /// Queue depths of each machine, on each of its paths that are used at the same time.
     pub queues: Depths,
     pub loads: u32,
@@ -100,6 +99,8 @@ pub struct Simulated {
     pub queues: Option<QueuesUsed>,
     pub geometry: Geometry,
     pub facts: Facts,
+    /// What each path of the initiators did, on all machines together, if they have several, and their policy.
+    pub paths: Option<(InitiatorsPolicy, Vec<PathReport>)>,
     /// Equal for identical runs.
     pub trace: u64,
     pub events: u64,
@@ -137,16 +138,15 @@ pub struct Progress {
     pub until: Instant,
 }
 
-/// Changes of a path, by the numbers that the world passes to its caller.
+/// What the world calls its caller for.
 #[derive(Clone, Copy)]
-enum PathNews {
-    Failed,
-    Known,
-    Back,
-}
-
-impl PathNews {
-    const COUNT: u64 = 3;
+enum Call {
+    /// The path with this number fails; machines notice it; they use it again.
+    Failed(u32),
+    Known(u32),
+    Back(u32),
+    /// A step of something that happens.
+    Step(happening::Step),
 }
 
 /// Number of events between two progress reports.
@@ -160,6 +160,10 @@ struct Running<'a, T> {
     disks: Vec<usize>,
     queues: Vec<HostQueue>,
     paths: &'a Paths,
+    happenings: &'a [Happening],
+    controllers: Vec<Controller>,
+    calls: Vec<Call>,
+    policy: InitiatorsPolicy,
     /// One per path, if there are switches.
     fabrics: Vec<usize>,
     until: Instant,
@@ -240,6 +244,10 @@ impl Lab {
             disks: Vec::new(),
             queues: Vec::new(),
             paths: &self.paths,
+            happenings: &self.happenings,
+            controllers: Vec::new(),
+            calls: Vec::new(),
+            policy: InitiatorsPolicy::default(),
             fabrics: Vec::new(),
             until,
             steps: 0,
@@ -263,8 +271,10 @@ impl Lab {
             };
             let direct = direct.iter().filter_map(|lead| way(*lead, false));
             let ways: Vec<Way> = direct.chain(forwarded.iter().filter_map(|lead| way(*lead, true))).collect();
-            if ways.is_empty() && !self.paths.zones.is_empty() {
-                return Err(Failure::usage("a machine shares no zone with a port of its controller", "paths.zones"));
+            let needed = if self.paths.portals { self.paths.ports as usize } else { 1 };
+            if ways.len() < needed && !self.paths.zones.is_empty() {
+                let what = if self.paths.portals { "a port of each path" } else { "a port of its controller" };
+                return Err(Failure::usage(format!("a machine shares no zone with {what}"), "paths.zones"));
             }
             if ways.is_empty() {
                 return Err(Failure::usage("a machine has no path to its volume since the takeover", "paths.takeover"));
@@ -275,7 +285,7 @@ impl Lab {
             let first_of_machine = first_worker;
             running.machines.push(place);
             for thread in 0..self.loads * self.threads {
-                let (ways, choice) = self.paths.ways(ways.clone(), thread);
+                let ways = self.paths.ways(ways.clone(), volume as u32, thread);
                 let thread = thread % self.threads;
                 let own_workers = workers / self.threads + u32::from(thread < workers % self.threads);
                 let config = LoadConfig {
@@ -292,7 +302,7 @@ impl Lab {
                 let place_of_first = first_worker - first_of_machine;
                 first_worker += own_workers;
                 let connection = adapt(connection_config(&endpoint, running.loads.len() as u32 + 1)?)?;
-                let ways = (&ways[..], choice);
+                running.policy = connection.policy;
                 let (host, load) = add_load(&mut running.world, port, ways, &endpoint, config, &connection)?;
                 if let Some(queue) = &queue {
                     load.borrow_mut().queue_at(queue.join(host.0, place_of_first));
@@ -303,6 +313,7 @@ impl Lab {
                 running.loads.push((host, load));
             }
         }
+        running.controllers = controllers.into_iter().flatten().collect();
         Ok(running)
     }
 
@@ -328,19 +339,19 @@ impl Lab {
             .filter(|volume| *volume == number || self.paths.takeover == Some(*volume))
             .collect();
         let world = &mut running.world;
-        let described: Vec<(IpAddr, Volume)> = volumes
+        let described: Vec<(Vec<IpAddr>, Volume)> = volumes
             .iter()
             .map(|number| {
                 let volume = self.volume(world, *number);
                 if let Store::Disk { disk, .. } = volume.store {
                     running.disks.push(disk);
                 }
-                let [_, _, high, low] = (number + 1).to_be_bytes();
-                (IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), volume)
+                (self.paths.addresses(*number), volume)
             })
             .collect();
         let port = target.ports[0];
-        let server = Exporter::start_at(world, &described, port, self.protocol, self.target_threads, STARTED_UNIX_NS);
+        let export = (self.protocol, happening::options(self.protocol, &self.happenings));
+        let server = Exporter::start_at(world, &described, port, export, self.target_threads, STARTED_UNIX_NS);
         for memory in server.memories() {
             if self.filled && self.media.is_none() {
                 volume::fill(&**memory, &Pool::default(), 0, self.size_bytes, FILL.run);
@@ -405,14 +416,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         let start = begin + run.warmup;
         let end = start + run.runtime;
         self.until = end;
-        for (index, failure) in (0..).zip(&self.paths.failures) {
-            let at = start + failure.at;
-            let back = failure.back.map(|back| (start + back + self.paths.noticed, PathNews::Back));
-            let known = (at + self.paths.noticed, PathNews::Known);
-            for (at, news) in [(at, PathNews::Failed), known].into_iter().chain(back) {
-                self.world.call_at(at, index * PathNews::COUNT + news as u64);
-            }
-        }
+        self.plan_calls(start);
         let before = self.used_at(start);
         let mut stages = Vec::new();
         let mut sides = self.sides(&before);
@@ -439,6 +443,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
                 None => together = Some(*measured),
             }
         }
+        let paths = self.path_reports();
         let used = after.places.iter().zip(&before.places).enumerate();
         let used = used.map(|(index, ((work, ports), (work_before, ports_before)))| {
             let forwarded = |used: &Used| used.forwarded.get(index).copied().unwrap_or_default();
@@ -471,6 +476,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             }),
             geometry,
             facts,
+            paths: (!paths.is_empty()).then_some((self.policy, paths)),
             trace: self.world.trace.hash(),
             events: self.world.trace.events(),
         })
@@ -528,22 +534,60 @@ impl<T: FnMut(Progress)> Running<'_, T> {
         }
         let step = self.world.step();
         if let Some(WorldStep::Call(number)) = step {
-            self.path_news(number);
+            self.called(number);
         }
         step
     }
 
-    fn path_news(&mut self, number: u64) {
-        let Some(failure) = self.paths.failures.get((number / PathNews::COUNT) as usize) else { return };
+    fn plan_calls(&mut self, start: Instant) {
+        let mut calls = Vec::new();
+        for PathFailure { path, at, back } in &self.paths.failures {
+            let noticed = self.paths.noticed;
+            calls.extend([(*at, Call::Failed(*path)), (*at + noticed, Call::Known(*path))]);
+            calls.extend(back.map(|back| (back + noticed, Call::Back(*path))));
+        }
+        let steps = self.happenings.iter().flat_map(Happening::steps);
+        calls.extend(steps.map(|(at, step)| (at, Call::Step(step))));
+        for (number, (after, call)) in (0..).zip(calls) {
+            self.world.call_at(start + after, number);
+            self.calls.push(call);
+        }
+    }
+
+    fn called(&mut self, number: u64) {
+        let Some(call) = self.calls.get(number as usize).copied() else { return };
         let known = self.world.now() + self.paths.noticed;
+        match call {
+            Call::Failed(path) => self.at_ports(path, |world, port| world.fail(port, known)),
+            Call::Known(path) => self.at_ports(path, World::avoid),
+            Call::Back(path) => self.at_ports(path, World::repair),
+            Call::Step(step) => step.perform(self.paths, &self.controllers),
+        }
+    }
+
+    /// Does something to the port of every machine that belongs to a path.
+    fn at_ports(&mut self, path: u32, mut act: impl FnMut(&mut World, usize)) {
         for machine in &self.machines {
-            let port = machine.ports[failure.path as usize];
-            match number % PathNews::COUNT {
-                0 => self.world.fail(port, known),
-                1 => self.world.avoid(port),
-                _ => self.world.repair(port),
+            act(&mut self.world, machine.ports[path as usize]);
+        }
+    }
+
+    /// What each path of the initiators did, on all machines together.
+    fn path_reports(&self) -> Vec<PathReport> {
+        let mut together: Vec<PathReport> = Vec::new();
+        for (_, load) in &self.loads {
+            let reports = load.borrow().path_reports();
+            for (ours, theirs) in together.iter_mut().zip(&reports) {
+                ours.merge(theirs);
+            }
+            if together.is_empty() {
+                together = reports;
             }
         }
+        for (report, path) in together.iter_mut().zip(1..) {
+            report.portal = format!("path {path}");
+        }
+        together
     }
 
     /// Runs until `done` is true for all loads. Returns the failure of a load that failed.

@@ -28,7 +28,7 @@ mod world;
 
 pub use board::Counts;
 pub use disk::{Disk, Media, SECTOR};
-pub use link::{Carried, Choice, Frames, Link, Loss, PipeId, Side, Way};
+pub use link::{Carried, Choice, Frames, Link, Loss, PipeId, Side, Way, Ways};
 pub use load::{add_load, connection_config};
 pub use options::{Canary, Fault, Options, PROTOCOLS, protocol_named};
 pub use server::{Exporter, Store, Volume};

@@ -1,7 +1,12 @@
 //! Links, and connections over them: TCP as its user sees it, two reliable streams of bytes that arrive in pieces of
 //! any size.
 
-use std::{collections::VecDeque, net::SocketAddr, rc::Rc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
 
 use iotax_node::{ConnId, seeded::SeededRng};
 use iotax_proto::{Instant, fc::frame};
@@ -320,12 +325,38 @@ pub enum Choice {
     InLongTurns,
 }
 
+/// The ways of a host's connections; none: from its own link to the other's.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ways {
+pub struct Ways {
     pub(crate) all: Vec<Way>,
     pub(crate) choice: Choice,
     /// Whether any of them leads through a forwarder.
     pub(crate) forwards: bool,
+    /// The address to which each of them leads; empty: each leads to every address.
+    portals: Vec<IpAddr>,
+}
+
+impl Ways {
+    /// Every connection has all these ways.
+    pub fn new(all: Vec<Way>, choice: Choice) -> Self {
+        let forwards = all.iter().any(|way| way.by.is_some());
+        Self { all, choice, forwards, portals: Vec::new() }
+    }
+
+    /// Each connection has the ways that lead to its address.
+    pub fn to_portals(ways: impl IntoIterator<Item = (IpAddr, Way)>) -> Self {
+        let (portals, all) = ways.into_iter().unzip();
+        Self { portals, ..Self::new(all, Choice::First) }
+    }
+
+    /// Those of a connection to an address.
+    pub(crate) fn towards(self: &Rc<Self>, address: IpAddr) -> Rc<Self> {
+        if self.portals.is_empty() {
+            return Rc::clone(self);
+        }
+        let ways = self.portals.iter().zip(&self.all).filter(|(portal, _)| **portal == address);
+        Rc::new(Self::new(ways.map(|(_, way)| *way).collect(), self.choice))
+    }
 }
 
 /// Default number of I/Os that the round-robin policy of a widespread hypervisor sends on one path before the next

@@ -9,7 +9,7 @@ use iotax_node::{
 use iotax_proto::{HeapRegion, Region};
 
 use crate::{
-    link::{Choice, Way},
+    link::Ways,
     world::{HostId, World},
 };
 
@@ -30,7 +30,7 @@ pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<Connectio
 pub fn add_load(
     world: &mut World,
     link: usize,
-    (ways, choice): (&[Way], Choice),
+    ways: Ways,
     endpoint: &Endpoint,
     config: LoadConfig,
     connection: &ConnectionConfig,
@@ -39,7 +39,7 @@ pub fn add_load(
     let mut allocate = |len| Ok(HeapRegion::new(len) as Rc<dyn Region>);
     let node = Rc::new(RefCell::new(LoadNode::remote(config, endpoint, connection, &mut allocate)?));
     let host = world.add_host(node.clone(), IpAddr::from([10, 1, high, low]), None, link, Vec::new());
-    world.set_ways(host, ways, choice);
+    world.set_ways(host, ways);
     world.settle(host);
     Ok((host, node))
 }

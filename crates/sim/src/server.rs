@@ -74,50 +74,28 @@ impl Exporter {
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
-        Self::start_at(world, &[(ADDRESS, volume)], link, protocol, threads, started_unix_ns)
+        let export = (protocol, ExportOptions::default());
+        Self::start_at(world, &[(vec![ADDRESS], volume)], link, export, threads, started_unix_ns)
     }
 
-    /// Starts a server of several volumes, each at an address of its own.
+    /// Starts a server of several volumes, each with portals at addresses of its own.
     ///
     /// # Panics
     /// If there are no volumes.
     pub fn start_at(
         world: &mut World,
-        volumes: &[(IpAddr, Volume)],
-        link: usize,
-        protocol: Protocol,
-        threads: usize,
-        started_unix_ns: u64,
-    ) -> Self {
-        let portals = volumes.iter().enumerate().map(|(index, (address, _))| (SocketAddr::new(*address, PORT), index));
-        let portals = portals.collect();
-        let volumes = volumes.iter().map(|(_, volume)| *volume).collect();
-        let export = (protocol, ExportOptions::default());
-        Self::start_with(world, volumes, portals, link, export, threads, started_unix_ns)
-    }
-
-    /// Starts a server of one volume with a portal at each of these addresses.
-    pub fn start_portals(
-        world: &mut World,
-        volume: Volume,
-        addresses: &[IpAddr],
-        link: usize,
-        (protocol, options): (Protocol, ExportOptions),
-        started_unix_ns: u64,
-    ) -> Self {
-        let portals = addresses.iter().map(|address| (SocketAddr::new(*address, PORT), 0)).collect();
-        Self::start_with(world, vec![volume], portals, link, (protocol, options), 1, started_unix_ns)
-    }
-
-    fn start_with(
-        world: &mut World,
-        volumes: Vec<Volume>,
-        portals: Vec<(SocketAddr, usize)>,
+        volumes: &[(Vec<IpAddr>, Volume)],
         link: usize,
         export: (Protocol, ExportOptions),
         threads: usize,
         started_unix_ns: u64,
     ) -> Self {
+        let numbered = volumes.iter().enumerate();
+        let portals = numbered.flat_map(|(index, (addresses, _))| {
+            addresses.iter().map(move |address| (SocketAddr::new(*address, PORT), index))
+        });
+        let portals: Vec<_> = portals.collect();
+        let volumes: Vec<_> = volumes.iter().map(|(_, volume)| *volume).collect();
         let wake_flag = Arc::new(AtomicBool::new(false));
         let server = server(&volumes, &portals, &export, started_unix_ns, &wake_flag);
         let mut exporter = Self {
@@ -153,12 +131,16 @@ impl Exporter {
         self.portals[0].0
     }
 
-    /// The endpoint of one of its volumes.
+    /// The endpoint of one of its volumes, with all its portals.
     ///
     /// # Panics
     /// If there is no volume with that number.
     pub fn endpoint(&self, volume: usize) -> Endpoint {
-        Endpoint::parse(&self.server.endpoint(volume)).expect("an endpoint that the server names")
+        let portals = || self.portals.iter().enumerate().filter(|(_, (_, of))| *of == volume);
+        let (export, (first, _)) = portals().next().expect("a volume with a portal");
+        let all: Vec<String> = portals().map(|(_, (portal, _))| portal.to_string()).collect();
+        let text = self.server.endpoint(export).replacen(&first.to_string(), &all.join(","), 1);
+        Endpoint::parse(&text).expect("an endpoint that the server names")
     }
 
     /// Restarts the server after its hosts crashed, with another time of its clock.
@@ -176,6 +158,14 @@ impl Exporter {
     /// If there is no such address, or its protocol cannot report it.
     pub fn set_access(&self, address: IpAddr, access: Access) {
         self.server.set_access(SocketAddr::new(address, PORT), access).expect("a portal that reports its access");
+    }
+
+    /// Makes an address of the server fall silent, or answer again.
+    ///
+    /// # Panics
+    /// If there is no such address.
+    pub fn silence(&self, address: IpAddr, is_silent: bool) {
+        assert!(self.server.silence(SocketAddr::new(address, PORT), is_silent), "no portal at {address}");
     }
 
     pub fn nodes(&self) -> &[Rc<RefCell<ServerNode>>] {

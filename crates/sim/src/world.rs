@@ -29,7 +29,7 @@ use iotax_proto::{Instant, Payload, Region};
 use crate::{
     disk::Disk,
     events::Events,
-    link::{Carried, Choice, EndState, Link, Nic, Pipe, PipeId, Side, Way, Ways},
+    link::{Carried, EndState, Link, Nic, Pipe, PipeId, Side, Ways},
     piece::Spare,
     switch::{Step, Switching},
     tcp::Acknowledged,
@@ -101,7 +101,6 @@ struct Host {
     /// Source port of its connections; `None`: each has a different one.
     port: Option<u16>,
     nic: usize,
-    /// The ways of its connections; empty: from its own link to the other's.
     ways: Rc<Ways>,
     /// Set if its work takes time.
     thread: Option<processors::Thread>,
@@ -316,9 +315,8 @@ impl World {
     }
 
     /// Sets the ways of its future connections, including their replies.
-    pub fn set_ways(&mut self, host: HostId, ways: &[Way], choice: Choice) {
-        let forwards = ways.iter().any(|way| way.by.is_some());
-        self.hosts[host.0].ways = Rc::new(Ways { all: ways.to_vec(), choice, forwards });
+    pub fn set_ways(&mut self, host: HostId, ways: Ways) {
+        self.hosts[host.0].ways = Rc::new(ways);
     }
 
     /// Lets these hosts accept the connections to an address, in turn.

@@ -70,6 +70,31 @@ class OwnPath:
                 self.end()
 
 
+class Together:
+    """Several that happen at once, in their order."""
+
+    def __init__(self, acts: Sequence[Act]) -> None:
+        self.acts = acts
+
+    def begin(self) -> None:
+        for each in self.acts:
+            each.begin()
+
+    def end(self) -> None:
+        faults = []
+        for each in self.acts:
+            try:
+                each.end()
+            except OSError as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
+
+    def close(self) -> None:
+        for each in self.acts:
+            each.close()
+
+
 class Flapping:
     """What happens and is undone again and again: half of the time it is so, half of the time it is not."""
 

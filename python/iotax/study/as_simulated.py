@@ -84,8 +84,9 @@ def as_simulated(told: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         said.append(f"each replicate draws what is unknown of the costs: {_DRAWN_REPLICATES} replicates")
     slow = "rate_iops" in factors or load.get("rate_iops") or "media" in data["lab"]["sim"]
     windows = _KERNEL_WINDOWS if kernel is not None else _OPEN_WINDOWS if slow else _WINDOWS
-    load |= {name: value for name, value in windows.items() if name not in factors}
-    said.append("virtual time needs no long windows: {warmup} of warm-up, {runtime} measured".format(**windows))
+    if not data.get("events"):
+        load |= {name: value for name, value in windows.items() if name not in factors}
+        said.append("virtual time needs no long windows: {warmup} of warm-up, {runtime} measured".format(**windows))
     volume.pop("refill", None)
     if (
         "size" not in factors

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
-from iotax.study.fields import Duration, Percent, Section
+from iotax.study.fields import DURATION_SCHEMA, Duration, Percent, Section
 from iotax.units import format_duration
 
 QUIET_NS = 1_000_000_000
@@ -21,11 +29,40 @@ def _range(given: object) -> object:
     return given if isinstance(given, list | tuple) else [given, given]
 
 
-def _moments(given: Any) -> Any:
+def _one_or_more(given: object) -> object:
+    """`1` is `[1]`."""
+    return given if isinstance(given, list | tuple) else [given]
+
+
+def _fixed(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
-Moment: TypeAlias = Annotated[tuple[Duration, Duration], BeforeValidator(_moments), BeforeValidator(_range)]
+def _as_said(paths: tuple[int, ...]) -> int | tuple[int, ...]:
+    return paths[0] if len(paths) == 1 else paths
+
+
+Moment: TypeAlias = Annotated[
+    tuple[Duration, Duration],
+    BeforeValidator(_fixed),
+    BeforeValidator(_range),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *DURATION_SCHEMA["anyOf"],
+                {"type": "array", "items": DURATION_SCHEMA, "minItems": 2, "maxItems": 2},
+            ]
+        }
+    ),
+]
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 4}
+PathNumbers: TypeAlias = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=4)], ...],
+    BeforeValidator(_fixed),
+    BeforeValidator(_one_or_more),
+    PlainSerializer(_as_said),
+    WithJsonSchema({"anyOf": [_NUMBER, {"type": "array", "items": _NUMBER, "minItems": 1, "uniqueItems": True}]}),
+]
 
 
 class Action(Section):
@@ -34,15 +71,15 @@ class Action(Section):
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
     fail: Literal["path"] | None = None
-    """A path fails. In the vm lab its cable is pulled at both ends. In the loopback lab its portal falls silent: it \
-neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
+    """A path fails. In the vm lab its cable is pulled at both ends. In the loopback and sim labs its portal falls \
+silent: it neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     access: Literal["inaccessible", "non-optimized"] | None = None
     """The target reports another access state over a path, as an array does when a controller hands its volumes over: \
-in the loopback lab over iSCSI (ALUA) and NVMe/TCP (ANA), in the vm lab over NVMe/TCP. `inaccessible`: it refuses I/O \
-there. `non-optimized`: I/O works, but optimized paths are preferred. Undone, the path is optimized again."""
+in the loopback and sim labs over iSCSI (ALUA) and NVMe/TCP (ANA), in the vm lab over NVMe/TCP. `inaccessible`: it \
+refuses I/O there. `non-optimized`: I/O works, but others are preferred. Undone, the path is optimized again."""
     flap: Literal["path"] | None = None
-    """A path fails and returns again and again, as with a loose cable, in the loopback and the vm lab. Each time it \
-fails for half of `every`."""
+    """A path fails and returns again and again, as with a loose cable, in the loopback, vm and sim labs. Each time \
+it fails for half of `every`."""
     every: Duration | None = None
     """From one failure of a path that flaps to the next."""
     slow: Literal["path"] | None = None
@@ -51,8 +88,9 @@ fails for half of `every`."""
     """How much later, with `slow`."""
     lose: Annotated[Percent, Field(gt=0, lt=100)] | None = None
     """In the vm lab: this share of the packets on the path is lost in each direction, at random: `lose: 1%`."""
-    path: Annotated[int, Field(ge=1, le=4)] | None = None
-    """Which path `fail`, `access`, `flap`, `slow` or `lose` affects, from 1."""
+    path: PathNumbers = ()
+    """Which path `fail`, `access`, `flap`, `slow` or `lose` affects, from 1. Or several, as of a switch or a \
+controller that fails: [1, 2]."""
     command: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """In the hosts lab: a command for the shell of a host, such as `sudo -n ip link set eth1 down`."""
     undo: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -69,8 +107,10 @@ fails for half of `every`."""
                 "{slow: path, path: 1, by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1} and "
                 "{command: …, undo: …, host: HOST}"
             )
-        if any(of_paths) != (self.path is not None):
+        if any(of_paths) != bool(self.path):
             raise ValueError("`path: 1` says which path fails, flaps, is slow, loses packets or has another `access:`")
+        if len(set(self.path)) < len(self.path):
+            raise ValueError("`path:` names a path twice")
         if (self.flap is None) != (self.every is None):
             raise ValueError("`every: 2s` says how often a path fails; `flap: path` needs it, and nothing else has it")
         if (self.slow is None) != (self.by is None):
@@ -81,22 +121,27 @@ fails for half of `every`."""
 
     @model_serializer(mode="wrap")
     def _without_unset(self, handler: Any) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
+        return {name: value for name, value in handler(self).items() if value not in (None, ())}
+
+    def at(self, path: int) -> Action:
+        """The same for one of its paths alone."""
+        return self.model_copy(update={"path": (path,)})
 
     @property
     def words(self) -> str:
-        """ "freeze target", "fail path 2", "make path 1 inaccessible", "ip link set eth1 down on h1"."""
+        """ "freeze target", "fail path 2", "make paths 1, 2 inaccessible", "ip link set eth1 down on h1"."""
+        paths = f"path{'s' if len(self.path) > 1 else ''} {', '.join(map(str, self.path))}"
         if self.command is not None:
             return f"{self.command} on {self.host}"
         if self.access is not None:
-            return f"make path {self.path} {self.access}"
+            return f"make {paths} {self.access}"
         if self.every is not None:
-            return f"flap path {self.path} every {format_duration(self.every)}"
+            return f"flap {paths} every {format_duration(self.every)}"
         if self.by is not None:
-            return f"slow path {self.path} by {format_duration(self.by)}"
+            return f"slow {paths} by {format_duration(self.by)}"
         if self.lose is not None:
-            return f"lose {self.lose:g} % on path {self.path}"
-        return f"freeze {self.freeze}" if self.fail is None else f"fail {self.fail} {self.path}"
+            return f"lose {self.lose:g} % on {paths}"
+        return f"freeze {self.freeze}" if self.fail is None else f"fail {paths}"
 
 
 class StudyEvent(Section):

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError
 
 from iotax.units import (
@@ -55,19 +56,18 @@ Size: TypeAlias = Annotated[
 ]
 """Bytes."""
 
+DURATION_SCHEMA: JsonSchemaValue = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^[0-9.]+ *(ns|us|µs|ms|s|min|m|h)$"},
+    ],
+    "examples": ["2s", "500ms"],
+}
 Duration: TypeAlias = Annotated[
     int,
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0},
-                {"type": "string", "pattern": r"^[0-9.]+ *(ns|us|µs|ms|s|min|m|h)$"},
-            ],
-            "examples": ["2s", "500ms"],
-        }
-    ),
+    WithJsonSchema(DURATION_SCHEMA),
 ]
 """Nanoseconds."""
 

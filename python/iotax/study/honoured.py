@@ -79,7 +79,7 @@ _KERNEL = Row(
 _TIMEOUT = Row(
     loopback="iotax's own initiators wait as long as the run; say `lab: vm`",
     hosts="the hosts keep their own timeouts; say `lab: vm`",
-    sim="simulated initiators notice a failed path after `path_noticed:` under `lab: {sim: …}`",
+    sim="simulated initiators have no such timeout; leave it out",
     harmless=(None,),
 )
 _MODEL = Row(sim=_SIM_MEMORY, endpoint=_SERVERS_OWN, pgbench=LAID_OUT, harmless=(None,))
@@ -228,7 +228,6 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "path_retry": Row(
             vm=_KERNELS_RETRY,
             hosts=_KERNELS_RETRY,
-            sim="a simulated path loses nothing: what it carried waits; say `lab: loopback`",
             fio=_FIO_CONNECTS,
             harmless=("when-safe",),
         ),
@@ -245,7 +244,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         ),
         "kernel": _KERNEL,
         "target_kernel": _KERNEL,
-        "keep_alive": replace(_TIMEOUT, loopback="", fio_here=_FIO_CONNECTS),
+        "keep_alive": replace(_TIMEOUT, loopback="", sim="", fio_here=_FIO_CONNECTS),
         "replacement_timeout": _TIMEOUT,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",

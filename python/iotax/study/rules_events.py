@@ -9,7 +9,7 @@ from iotax.protocols import with_access, without_transport
 from iotax.study.events import QUIET_NS, StudyEvent
 from iotax.study.model import Settings, Study
 from iotax.study.source import Place
-from iotax.study.topology import Topology, kind_of
+from iotax.study.topology import Topology, have_own_connections, kind_of
 from iotax.study.varied import combinations, values
 from iotax.study.varied import place as place_of
 from iotax.units import format_duration
@@ -18,8 +18,6 @@ _IN_GUESTS = ("nvme-tcp",)
 """Protocols of which the target of Linux reports what the vm lab sets for one path."""
 _FLAP_MIN_NS = 200_000_000
 """A guest on a busy machine takes tens of milliseconds to notice a cable."""
-
-_IN_SIM = "the sim lab has `path_failures:` under `lab: {sim: …}`; for a frozen target say `lab: loopback` or `vm`"
 
 
 def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
@@ -30,8 +28,6 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
                 "nothing happens to recover from; add `events:`",
             )
         return
-    if study.lab.sim is not None:
-        yield ("events",), _IN_SIM
     if study.design.slices is not None:
         yield ("events",), "an event needs a run of its own; leave out `rounds:` and `sessions:` under design"
     if study.search is not None:
@@ -46,6 +42,8 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
             yield from _of_targets(study)
             yield from _of_own_paths(study)
             yield from _of_networks(study)
+            if study.lab.sim is not None:
+                yield from _of_simulated_paths(study)
             yield from _of_access(study, with_access())
     if {*values(study, "generator")} - {"iotax"}:
         yield ("events",), "only iotax's own load tells when its window starts; say `generator: iotax`"
@@ -89,9 +87,9 @@ def _of_own_paths(study: Study) -> Iterator[tuple[Place, str]]:
     settings = [study.settings(each) for each in treatments]
     for index, event in enumerate(study.events):
         fewest = min(settings, key=lambda each: each.topology.paths)
-        if event.do.path is not None and event.do.path > fewest.topology.paths:
+        if max(event.do.path, default=0) > fewest.topology.paths:
             named = f"{fewest.endpoint.protocol} has `paths: {fewest.topology.paths}`"
-            yield ("events", index, "do"), f"there is no path {event.do.path}: {named}"
+            yield ("events", index, "do"), f"there is no path {max(event.do.path)}: {named}"
 
 
 def _of_access(study: Study, able: Sequence[str]) -> Iterator[tuple[Place, str]]:
@@ -104,7 +102,7 @@ def _of_access(study: Study, able: Sequence[str]) -> Iterator[tuple[Place, str]]
         place: Place = ("events", index, "do", "access")
         for protocol in dict.fromkeys(each.endpoint.protocol for each in settings):
             if protocol not in able:
-                instead = f"compare {', '.join(able)} only, or say {{fail: path, path: {event.do.path}}}"
+                instead = f"compare {', '.join(able)} only, or say {{fail: path, path: {event.do.path[0]}}}"
                 yield place, f"{protocol} reports no access states in this lab: {instead}"
         if any(each.topology.paths == 1 for each in settings):
             yield (
@@ -116,8 +114,26 @@ def _of_access(study: Study, able: Sequence[str]) -> Iterator[tuple[Place, str]]
 def _of_networks(study: Study) -> Iterator[tuple[Place, str]]:
     for index, event in enumerate(study.events):
         if event.do.slow is not None or event.do.lose is not None:
-            instead = f"say `lab: vm`, or {{fail: path, path: {event.do.path}}}"
-            yield ("events", index, "do"), f"no network lies between processes of one machine; {instead}"
+            here = "no network lies between processes of one machine"
+            why = here if study.lab.sim is None else "a simulated link keeps its delay and its losses"
+            instead = f"say `lab: vm`, or {{fail: path, path: {event.do.path[0]}}}"
+            yield ("events", index, "do"), f"{why}; {instead}"
+
+
+def _of_simulated_paths(study: Study) -> Iterator[tuple[Place, str]]:
+    """Only a path with connections of its own can be affected by itself."""
+    of_paths = [index for index, event in enumerate(study.events) if event.do.path]
+    for treatment in combinations(study, ("protocol", "paths", "paths_to")):
+        settings = study.settings(treatment)
+        assert settings.sim is not None, "a simulated study"
+        if settings.sim.path_failures is not None:
+            yield ("lab", "sim", "path_failures"), "the events say what fails; leave one of the two out"
+            return
+        protocol = settings.endpoint.protocol
+        if of_paths and not have_own_connections(protocol, settings.topology, settings.sim.paths_to):
+            reason = f"each connection of {protocol} uses all paths here; say `path_failures:` under `lab: {{sim: …}}`"
+            yield ("events", of_paths[0], "do"), reason
+            return
 
 
 def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
@@ -146,8 +162,8 @@ def _of_path(study: Study, settings: Settings) -> Iterator[str]:
         yield "a lost connection takes the count of what TLS encrypted with it; leave out `encryption: tls`"
     else:
         for event in study.events:
-            if event.do.path is not None and event.do.path > topology.paths:
-                yield f"there is no path {event.do.path}: {protocol} has `paths: {topology.paths}`"
+            if max(event.do.path, default=0) > topology.paths:
+                yield f"there is no path {max(event.do.path)}: {protocol} has `paths: {topology.paths}`"
             if event.do.access is not None and topology.target != "kernel":
                 yield f"{kind_of(topology.target)} changes no access states here; leave out `target:` or `access:`"
             if (event.do.slow or event.do.lose) and (topology.link_rate or topology.link_delay):

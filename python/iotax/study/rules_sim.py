@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from iotax.protocols import with_paths
 from iotax.study.endpoint import SIM
 from iotax.study.media import MediaModel, impossible
 from iotax.study.model import Settings, Study
@@ -58,6 +59,9 @@ def _sim_fabrics(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
         if lab.path_noticed:
             yield ("lab", "sim", "path_noticed"), "no path fails; say `path_failures:` too"
         return
+    if own := sorted({*protocols} & {*with_paths()}):
+        reason = f"each path of {' and '.join(own)} has connections of its own; say `events:`, or compare others"
+        yield ("lab", "sim", "path_failures"), reason
     paths = {
         setups.get(label, {}).get("paths", paths) for label in study.endpoints() for paths in values(study, "paths")
     }

@@ -58,12 +58,13 @@ each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its
     link_delay: Duration = 0
     """One-way delay of each frame."""
     paths: Annotated[int, Field(ge=1, le=4)] = 1
-    """Links between the machines, each with its own address, portal or port; in loopback, portals of its server."""
+    """Links between the machines, each with its own address, portal or port; in loopback and, of iSCSI and \
+NVMe/TCP, in sim: portals of the server."""
     path_policy: PathPolicy | None = None
     """How I/O is spread over several paths. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
     path_retry: PathRetry = "when-safe"
-    """When iotax's own initiators send the writes of a lost path again, in the loopback lab. when-safe: after a login \
+    """When iotax's own initiators send the writes of a lost path again, in loopback and sim. when-safe: after a login \
 that ends the lost session (iSCSI), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, although the \
 target may execute the first copy later and undo a newer write."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
@@ -98,8 +99,8 @@ wireguard, krb5p (NFS with Kerberos, AES-256), tls (NFS, NVMe/TCP). A trial with
 (NFS) only signs them."""
     keep_alive: Duration | None = None
     """Silence after which an initiator asks its target for a sign of life, in whole seconds: NVMe's keep-alive, \
-open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback: silence after which \
-iotax's initiators give a path up; 5s by default with several paths."""
+open-iscsi's noop_out. Default: 5s with `events`; without, 1h (NVMe) or never. In loopback and sim: silence after \
+which iotax's initiators give a path up; 5s by default with several paths."""
     replacement_timeout: Duration | None = None
     """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""
@@ -233,6 +234,12 @@ def _refused_timeouts(protocol: str, topology: Topology) -> Iterator[tuple[str, 
             yield name, "the kernel takes whole seconds, 1s at least"
 
 
+def have_own_connections(protocol: str, topology: Topology, paths_to: PathsTo) -> bool:
+    """Whether each path of the sim lab has connections of its own, and iotax's initiators choose the path of each I/O.
+    Otherwise each connection uses all paths."""
+    return paths_to == "owner" and (topology.paths == 1 or protocol in with_paths())
+
+
 def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner") -> Iterator[tuple[str, str]]:
     """(field, reason) for all that this protocol cannot have in virtual time."""
     if paths_to != "owner" and protocol in _NFS:
@@ -244,6 +251,9 @@ def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner
     policy = topology.path_policy
     if paths_to == "both" and policy not in (None, "round-robin"):
         yield "path_policy", "paths to both controllers are used in turn; say `path_policy: round-robin`"
+    elif paths_to == "owner" and protocol in with_paths():
+        yield from _refused_own_paths(protocol, topology, topology.paths, embedded=True)
+        return
     elif topology.paths == 1:
         if policy is not None and paths_to != "both":
             yield "path_policy", _NO_CHOICE
@@ -251,17 +261,25 @@ def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner
         yield "paths", _ONE_ADDRESS.format(protocol=protocol)
     elif policy is None:
         yield "path_policy", f"several paths need one of {', '.join(_SIM_POLICIES)}"
+    if topology.path_retry != Topology().path_retry:
+        yield "path_retry", f"its paths lose nothing: what they carried waits; {' and '.join(with_paths())} have it"
+    if topology.keep_alive is not None:
+        yield "keep_alive", f"{protocol} has none here; {' and '.join(with_paths())} have it with `paths_to: owner`"
 
 
 def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[str, str]]:
     """(field, reason) for all that iotax's own initiators cannot do on this machine."""
     protocol = endpoint.protocol
-    able = with_paths()
     paths = topology.paths if endpoint.embedded else max(1, len(portals_of(endpoint.uri)))
     if topology.paths > 1 and not endpoint.embedded:
         yield "paths", "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
-    elif paths > 1 and protocol not in able:
-        yield "paths", f"iotax has several paths for {' and '.join(able)}, not for {protocol}"
+    elif paths > 1 and protocol not in with_paths():
+        yield "paths", f"iotax has several paths for {' and '.join(with_paths())}, not for {protocol}"
+    yield from _refused_own_paths(protocol, topology, paths, embedded=endpoint.embedded)
+
+
+def _refused_own_paths(protocol: str, topology: Topology, paths: int, *, embedded: bool) -> Iterator[tuple[str, str]]:
+    able = with_paths()
     if topology.keep_alive is not None:
         if protocol not in able:
             yield "keep_alive", f"{protocol} has none here; it belongs to {' and '.join(able)}"
@@ -274,7 +292,7 @@ def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tupl
             yield "path_retry", _NO_CHOICE
     elif topology.path_policy == "numa":
         yield "path_policy", _NO_NUMA
-    elif topology.path_policy is None and endpoint.embedded and protocol in able:
+    elif topology.path_policy is None and embedded and protocol in able:
         yield "path_policy", f"several paths need one of {', '.join(_OWN_POLICIES)}"
 
 

@@ -18,12 +18,13 @@ from iotax.study.sim import read_costs
 from iotax.study.source import StudyError
 
 SIMULATED = {
-    "block-size", "block-size-full", "cpu-cost", "cpu-cost-full", "disks", "fcp-vs-fc-nvme", "fcp-vs-fc-nvme-full",
+    "block-size", "block-size-full", "controller-loss", "cpu-cost", "cpu-cost-full", "disks", "fcp-vs-fc-nvme",
+    "fcp-vs-fc-nvme-full",
     "grid", "grid-full", "ip-vs-fc", "ip-vs-fc-full", "kernel-exact", "kernel-outstanding", "kernel-quick",
-    "nfs-vs-fc-cpu", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "patterns", "patterns-full", "quick",
-    "sim-quick", "tr-3808", "tr-3808-full",
+    "nfs-vs-fc-cpu", "nfs-vs-fc-cpu-full", "outstanding", "outstanding-full", "path-loss", "patterns", "patterns-full",
+    "quick", "sim-quick", "tr-3808", "tr-3808-full",
 }  # fmt: skip
-OF_SIM = {"fcp-vs-fc-nvme-full", "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "sim-quick", "tr-3808-full"}
+OF_SIM = {"controller-loss", "fcp-vs-fc-nvme-full", "ip-vs-fc-full", "nfs-vs-fc-cpu-full", "sim-quick", "tr-3808-full"}
 REFUSED = {
     "database": "loads with iotax only",
     "database-clients": "loads with iotax only",
@@ -33,9 +34,8 @@ REFUSED = {
     "oltp": "simulated machines have no database",
     "kernel-clients": "simulated clients share one volume",
     "kernel-clients-full": "simulated clients share one volume",
-    "kernel-path-loss": "the sim lab has `path_failures:`",
+    "kernel-path-loss": "simulated initiators have no such timeout",
     "kernel-patterns": "loads with iotax only",
-    "path-loss": "the sim lab has `path_failures:`",
     "kernel-releases": "a simulation runs no kernel",
     "virtual-disks": "simulated guests reach the target themselves",
     "virtual-disks-aio": "simulated guests reach the target themselves",

@@ -92,7 +92,17 @@ def is_frozen(pid: int) -> bool:
             "iotax did not start this target, and leaves it alone",
         ),
         ({"load": BASE["load"] | {"generator": "fio"}}, "only iotax's own load tells when its window starts"),
-        ({"lab": "sim"}, "events: the sim lab has `path_failures:`"),
+        ({"lab": "sim", "topology": {"link_rate": "1Gbit"}, "events": [SLOW]}, "keeps its delay and its losses"),
+        (
+            {"lab": "sim", "factors": {"protocol": ["fcp", "iscsi"]}, "events": [PULL]}
+            | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}},
+            "events[1].do: each connection of fcp uses all paths here; say `path_failures:`",
+        ),
+        (
+            {"lab": {"sim": {"path_failures": [{"path": 1, "at": "1s", "back": "2s"}]}}}
+            | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}},
+            "lab.sim.path_failures: the events say what fails; leave one of the two out",
+        ),
         (
             {"lab": {"vm": {"clock": "icount"}}},
             "lab.vm.clock: an event takes real time, and icount counts instructions",
@@ -126,7 +136,6 @@ def is_frozen(pid: int) -> bool:
             "nfs3 reports no access states in this lab: compare iscsi, nvme-tcp only, or say {fail: path, path: 1}",
         ),
         ({"events": [REFUSE]}, "events[1].do.access: with one path no other could carry the I/O; say `paths: 2`"),
-        ({"lab": "sim", "events": [REFUSE]}, "events: the sim lab has `path_failures:`"),
         ({"events": [FREEZE | {"do": {"access": "lost", "path": 1}}]}, "events[1].do.access: found 'lost'"),
         (
             {"events": [FREEZE | {"do": {"access": "inaccessible"}}]},

@@ -44,6 +44,7 @@ def shortened(text: str) -> str:
 
 
 RUNNABLE = [
+    "controller-loss",
     "digests",
     "files",
     "generators",

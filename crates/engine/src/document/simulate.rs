@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{LoadDocument, MediaSpec, VolumeSpec, WireProtocol};
+use super::{AccessSpec, LoadDocument, MediaSpec, VolumeSpec, WireProtocol};
 
 /// A load in virtual time, on machines that are connected only by links to the target. The events are those of a `run`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,6 +26,9 @@ pub(crate) struct SimulateDocument {
     /// How machines reach their volumes; absent: each by one port, to one controller with one port
     #[serde(default)]
     pub(crate) paths: PathsSpec,
+    /// What happens to the targets and their paths
+    #[serde(default)]
+    pub(crate) happenings: Vec<HappeningSpec>,
     /// Queues of each machine; absent: unlimited
     #[serde(default)]
     pub(crate) queues: QueuesSpec,
@@ -51,6 +54,9 @@ pub(crate) struct PathsSpec {
     /// Ports of each machine with a load; each is a path
     pub(crate) ports: u32,
     pub(crate) policy: PolicySpec,
+    /// true: each path leads to a portal of its own, with connections of its own, and `load.options` says how the
+    /// initiators choose the path of each I/O. false: each connection uses all paths, by `policy`
+    pub(crate) portals: bool,
     pub(crate) failures: Vec<FailureSpec>,
     /// Time from a failure until machines notice it, and from its end until they use the path again
     pub(crate) noticed_ns: u64,
@@ -133,6 +139,39 @@ pub(crate) struct FailureSpec {
     pub(crate) back_ns: Option<u64>,
 }
 
+/// Something that happens in the window and is undone
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HappeningSpec {
+    /// When it begins, from the start of the window
+    pub(crate) at_ns: u64,
+    pub(crate) lasts_ns: u64,
+    pub(crate) what: WhatSpec,
+}
+
+/// What happens. Paths are numbered from 1; each is that path of all machines
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum WhatSpec {
+    /// No target answers; connections stay open
+    Freeze,
+    /// The path's portals do not answer; connections stay open
+    Fail { path: u32 },
+    /// The same, each `every_ns`, for half of it
+    Flap { path: u32, every_ns: u64 },
+    /// The targets report this access over the path
+    Access { path: u32, access: AccessSpec },
+}
+
+impl WhatSpec {
+    pub(crate) fn path(self) -> Option<u32> {
+        match self {
+            Self::Freeze => None,
+            Self::Fail { path } | Self::Flap { path, .. } | Self::Access { path, .. } => Some(path),
+        }
+    }
+}
+
 /// Maximum number of outstanding commands of a machine; the others wait in order of arrival. Absent: unlimited.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -158,6 +197,7 @@ impl Default for PathsSpec {
             target_ports: 1,
             ports: 1,
             policy: PolicySpec::Fixed,
+            portals: false,
             failures: Vec::new(),
             noticed_ns: 0,
             switches: 0,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use iotax_node::load::{
-    Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathReport, Sample, Sparse, StreamResult,
+    Arrived, DirectionResult, Gaps, Latency, Measured, OltpCounts, PathPolicy, PathReport, Sample, Sparse, StreamResult,
 };
 use iotax_proto::Instant;
 use iotax_runtime::cpu::{EventCounts, MachineTimes};
@@ -16,8 +16,8 @@ use crate::{
     document::{
         self, ArrivedReport, Checks, ConnectedEvent, CoreCpu, CountsReport, CpuEvents, CpuReport, DatabaseReport,
         DirectionReport, GapsReport, Histogram, LoadDocument, MachineCpu, OpenReport, Outstanding, PacingSpec,
-        PathPolicySpec, PathWork, PathsReport, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, StreamReport,
-        VerifyReport, VmThreadsCpu, Window,
+        PathWork, PathsReport, ProcessCpu, ResultEvent, SampleEvent, SeriesPoint, StreamReport, VerifyReport,
+        VmThreadsCpu, Window,
     },
     version::VERSION,
 };
@@ -131,6 +131,11 @@ pub(crate) fn figures(
 
 /// `None` if the endpoint has one portal.
 pub(super) fn paths(plan: &Plan, reports: &[PathReport]) -> Option<PathsReport> {
+    paths_under(plan.connection.as_ref()?.policy, reports)
+}
+
+/// `None` without reports.
+pub(crate) fn paths_under(policy: PathPolicy, reports: &[PathReport]) -> Option<PathsReport> {
     let work = |report: &PathReport| PathWork {
         name: report.portal.clone(),
         ios: report.counts.completed,
@@ -140,9 +145,8 @@ pub(super) fn paths(plan: &Plan, reports: &[PathReport]) -> Option<PathsReport> 
         down_ns: report.down.as_nanos() as u64,
         refused: report.counts.refused,
     };
-    let policy = PathPolicySpec::from(plan.connection.as_ref()?.policy);
-    let even = policy == PathPolicySpec::RoundRobin;
-    (!reports.is_empty()).then(|| PathsReport { policy, even, used: reports.iter().map(work).collect() })
+    let even = policy == PathPolicy::RoundRobin;
+    (!reports.is_empty()).then(|| PathsReport { policy: policy.into(), even, used: reports.iter().map(work).collect() })
 }
 
 fn gaps(gaps: &Gaps, window_start: Instant) -> GapsReport {

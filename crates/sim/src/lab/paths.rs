@@ -1,8 +1,12 @@
 //! How machines reach their volumes: controllers, ports, fabrics, zones.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
-use crate::{Choice, Switches, Way};
+use crate::{Choice, Switches, Way, Ways};
 
 /// How machines reach their volumes. Machines are distributed over the controllers in order, and the machines of a
 /// controller over its ports. A machine's second path begins at the next port.
@@ -15,6 +19,9 @@ pub struct Paths {
     /// Ports of each machine with a load.
     pub ports: u32,
     pub policy: PathPolicy,
+    /// Each path leads to a portal of its own, with connections of its own, and initiators choose the path of each I/O by
+    /// their own policy. Otherwise each connection uses all paths.
+    pub portals: bool,
     pub failures: Vec<PathFailure>,
     /// Time from a failure until machines notice it, and from its end until they use the path again.
     pub noticed: Duration,
@@ -109,6 +116,7 @@ impl Default for Paths {
             target_ports: 1,
             ports: 1,
             policy: PathPolicy::Fixed,
+            portals: false,
             failures: Vec::new(),
             noticed: Duration::ZERO,
             switches: Switches::None,
@@ -197,8 +205,24 @@ impl Paths {
         Some(zones.flat_map(|zone| zone.ports.iter().copied()).collect())
     }
 
-    /// The ways of a machine's thread, in order of preference, and how it chooses.
-    pub(super) fn ways(&self, mut ways: Vec<Way>, thread: u32) -> (Vec<Way>, Choice) {
+    /// The addresses of a controller's volume.
+    pub(super) fn addresses(&self, volume: u32) -> Vec<IpAddr> {
+        (0..if self.portals { self.ports } else { 1 }).map(|path| self.address(volume, path)).collect()
+    }
+
+    /// The address by which a path leads to a volume.
+    pub(super) fn address(&self, volume: u32, path: u32) -> IpAddr {
+        let [_, _, high, low] = (volume + 1).to_be_bytes();
+        // Those of loads begin with 10.1.
+        let net = if path == 0 || !self.portals { 0 } else { path as u8 + 1 };
+        IpAddr::V4(Ipv4Addr::new(10, net, high, low))
+    }
+
+    /// The ways of a machine's thread to a volume, in order of preference.
+    pub(super) fn ways(&self, mut ways: Vec<Way>, volume: u32, thread: u32) -> Ways {
+        if self.portals {
+            return Ways::to_portals((0..).zip(ways).map(|(path, way)| (self.address(volume, path), way)));
+        }
         let choice = match self.policy {
             _ if self.to == Towards::Both => Choice::InLongTurns,
             PathPolicy::Fixed => Choice::First,
@@ -210,7 +234,7 @@ impl Paths {
                 Choice::First
             }
         };
-        (ways, choice)
+        Ways::new(ways, choice)
     }
 }
 

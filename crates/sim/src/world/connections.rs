@@ -1,6 +1,6 @@
 //! Connections between hosts of the world: they are established, used and ended here.
 
-use std::{net::SocketAddr, rc::Rc, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use iotax_node::{CloseReason, ConnId, Input};
 use iotax_proto::Instant;
@@ -45,7 +45,7 @@ impl World {
         let server = End { host: usize::MAX, conn: ConnId(u32::MAX), state: EndState::Connecting };
         self.hosts[host].connects += 1;
         let connect = self.hosts[host].connects;
-        let ways = Rc::clone(&self.hosts[host].ways);
+        let ways = self.hosts[host].ways.towards(to.ip());
         let flows = Side::BOTH.map(|_| Flow { tcp: self.tcp_of(host), ..Flow::default() });
         let pipe = Pipe { to, connect, ways, ends: [client, server], flows };
         let slot = self.free_pipes.pop().unwrap_or_else(|| {

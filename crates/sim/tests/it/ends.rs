@@ -10,7 +10,7 @@ use std::{
 use crate::support::peer::Peer;
 use iotax_node::{ConnId, Input, ListenerId, Node, Output};
 use iotax_proto::{Instant, Transmit};
-use iotax_sim::{Choice, Frames, Link, Way, World};
+use iotax_sim::{Choice, Frames, Link, Way, Ways, World};
 
 const PORT: u16 = 7000;
 const LIMIT: Instant = Instant(1_000_000_000);
@@ -108,11 +108,8 @@ fn an_end_by_a_fast_way_waits_for_data_by_a_slow_one() {
     let (slow_near, slow_far) = (world.add_link(port(slow)), world.add_link(port(Duration::ZERO)));
     let receiver = served(&mut world, far);
     let host = world.add_host(sender(1000), address(2), None, near, Vec::new());
-    world.set_ways(
-        host,
-        &[Way { near: slow_near, far: slow_far, by: None }, Way { near, far, by: None }],
-        Choice::InTurn,
-    );
+    let ways = vec![Way { near: slow_near, far: slow_far, by: None }, Way { near, far, by: None }];
+    world.set_ways(host, Ways::new(ways, Choice::InTurn));
     world.settle(host);
     assert!(world.run_until(LIMIT, |_| !receiver.borrow().ended.is_empty()));
     let (bytes, first, end) = receiver.borrow().of(ConnId(0));

@@ -10,7 +10,7 @@ use iotax_node::{
 };
 use iotax_proto::Instant;
 use iotax_sim::{
-    Choice, Disk, Exporter, HostId, Link, Media, PROTOCOLS, Store, Volume, World, add_load, connection_config,
+    Disk, Exporter, HostId, Link, Media, PROTOCOLS, Store, Volume, Ways, World, add_load, connection_config,
 };
 
 const SIZE: u64 = 4 << 20;
@@ -65,8 +65,8 @@ fn over(link: &Link, protocol: Protocol, run: RunConfig, on_disk: bool, seed: u6
         1_700_000_000_000_000_000,
     );
     let connection = connection_config(&server.endpoint(0), 1).expect("an address");
-    let (host, load) = add_load(&mut world, near, (&[], Choice::First), &server.endpoint(0), config(run), &connection)
-        .expect("a load");
+    let (host, load) =
+        add_load(&mut world, near, Ways::default(), &server.endpoint(0), config(run), &connection).expect("a load");
     let measured = measure(&mut world, host, &load);
     assert!(world.run_until(LIMIT, |_| server.nodes()[0].borrow().connections() == 0), "{protocol:?} stays open");
     (measured, world.trace.hash())

@@ -4,6 +4,7 @@
 mod ends;
 mod fabrics;
 mod faults;
+mod happenings;
 mod loads;
 mod loss;
 mod multipath;

@@ -5,16 +5,14 @@ use std::{cell::RefCell, net::IpAddr, rc::Rc, time::Duration};
 use crate::support::reads;
 use iotax_node::{
     Access, Failure, LoadConfig, LoadNode, RunConfig, TaskConfig,
-    load::{
-        Arrivals, Endpoint, Measured, Open, Pacing, PathPolicy, PathReport, TaskOutcome, connector::ConnectionConfig,
-    },
+    load::{Arrivals, Measured, Open, Pacing, PathPolicy, PathReport, TaskOutcome, connector::ConnectionConfig},
     pattern::Reduction,
     protocols::iscsi::{self, PortalGroups},
     seeded::SeededRng,
     server::{ExportOptions, Protocol},
 };
 use iotax_proto::Instant;
-use iotax_sim::{Choice, Exporter, HostId, Link, PipeId, Side, Store, Volume, World, add_load, connection_config};
+use iotax_sim::{Exporter, HostId, Link, PipeId, Side, Store, Volume, Ways, World, add_load, connection_config};
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::NvmeTcp, Protocol::Iscsi];
 /// With and without portals that report their access.
@@ -66,11 +64,9 @@ impl Paths {
         let links = [world.add_link(link.clone()), world.add_link(link)];
         let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns: 0, burn_ns: 0 };
         let addresses: Vec<_> = (0..PATHS).map(portal).collect();
-        let server =
-            Exporter::start_portals(&mut world, volume, &addresses, links[1], (protocol, options), STARTED_UNIX_NS);
-        let portals: Vec<_> = addresses.iter().map(|address| format!("{address}:4000")).collect();
-        let text = server.endpoint(0).text.replacen(&portals[0], &portals.join(","), 1);
-        let endpoint = Endpoint::parse(&text).expect("an endpoint");
+        let described = [(addresses, volume)];
+        let server = Exporter::start_at(&mut world, &described, links[1], (protocol, options), 1, STARTED_UNIX_NS);
+        let endpoint = server.endpoint(0);
         let mut connection = connection_config(&endpoint, 1).expect("addresses");
         connection.policy = PathPolicy::RoundRobin;
         connection.settings.keep_alive = Some(Duration::from_secs(1));
@@ -86,7 +82,7 @@ impl Paths {
             run: 1,
         };
         let (host, load) =
-            add_load(&mut world, links[0], (&[], Choice::First), &endpoint, config, &connection).expect("a load");
+            add_load(&mut world, links[0], Ways::default(), &endpoint, config, &connection).expect("a load");
         Self { world, host, load, server }
     }
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from iotax.design.plan import trial_seed
 from iotax.labs.base import CheckItem, Lab, Outcome, Progress, TrialFailed
+from iotax.labs.events import blamed
 from iotax.labs.load import run_document
 from iotax.labs.media import media_document
 from iotax.labs.outcomes import Processors, Timeouts, outcomes_of
@@ -18,10 +19,12 @@ from iotax.labs.server import serve_document
 from iotax.labs.sim.costs import hypervisor_ns, initiators, trial_costs
 from iotax.labs.sim.side_by_side import Begun, SideBySide, at_once
 from iotax.records import CpuTime, CpuUse
+from iotax.records.interruptions import Happened
 from iotax.study import Settings, Study
+from iotax.study.events import Action, Happening, happenings
 from iotax.study.facts import planned_facts
 from iotax.study.sim import Sim, read_costs
-from iotax.study.topology import FIBRE_CHANNEL_FRAMES
+from iotax.study.topology import FIBRE_CHANNEL_FRAMES, have_own_connections
 from iotax.trial import Background, CpuSecond, Trial, TrialResult
 
 _SILENCE_S = 300.0
@@ -81,11 +84,16 @@ class SimLab(Lab):
     def _simulated(self, trial: Trial, progress: Progress, begun: Begun = lambda _: None) -> Outcome:
         settings = self._study.settings(trial.treatment)
         costs = self._costs_of(self._study, settings.endpoint.protocol, trial)
-        document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs)
-        outcome = simulate(self._program, document, progress, begun)
+        to_happen = happenings(self._study.events, self._study.design.seed, trial.block, trial.replicate)
+        document = simulate_document(self._study, settings, trial_seed(self._study, trial), costs, to_happen)
+        try:
+            outcome = simulate(self._program, document, progress, begun)
+        except TrialFailed as failed:
+            raise blamed(failed, begun=bool(to_happen)) from failed
         if outcome.result.verify is not None and outcome.result.verify.wrong_blocks:
             raise TrialFailed("the simulated stacks read wrong data: a bug of iotax", outcome.log)
-        return replace(outcome, result=self._recorded(outcome.result, settings, costs))
+        result = self._recorded(outcome.result, settings, costs)
+        return replace(outcome, result=result.model_copy(update={"events": tuple(map(_happened, to_happen))}))
 
     def _recorded(self, result: TrialResult, settings: Settings, costs: Mapping[str, Mapping[str, int]]) -> TrialResult:
         """With its facts, and processors that are simulated: guests and hypervisors apart where the costs are."""
@@ -108,6 +116,12 @@ class SimLab(Lab):
                 "cpu_series": [_second_apart(each, costs) for each in result.cpu_series],
             }
         )
+
+
+def _happened(each: Happening) -> Happened:
+    """Virtual time keeps every appointment."""
+    undone_ns = each.at_ns + each.lasts_ns
+    return Happened(what=each.do.words, asked_ns=each.at_ns, began_ns=each.at_ns, undone_ns=undone_ns)
 
 
 def _second_apart(second: CpuSecond, costs: Mapping[str, Mapping[str, int]]) -> CpuSecond:
@@ -151,7 +165,9 @@ def simulate(program: Path, document: dict[str, Any], progress: Progress, begun:
     return outcomes_of(program, "simulate", document, progress, timeouts=timeouts, begun=begun)[""]
 
 
-def simulate_document(study: Study, settings: Settings, seed: int, costs: Mapping[str, Any]) -> dict[str, Any]:
+def simulate_document(
+    study: Study, settings: Settings, seed: int, costs: Mapping[str, Any], to_happen: Sequence[Happening] = ()
+) -> dict[str, Any]:
     """The engine's `simulate` document of one trial. `costs`: side → costs of its threads."""
     lab, topology = settings.sim, settings.topology
     assert lab is not None, "a study of this lab"
@@ -166,7 +182,8 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
             link["buffer_bytes"] = lab.port_buffer
     elif lab.credits is not None:
         link["credits"] = lab.credits
-    document = world(settings, seed, link, costs, cores=(lab.cores, lab.target_cores), threads=lab.threads)
+    cores = (lab.cores, lab.target_cores)
+    document = world(settings, seed, link, costs, cores=cores, threads=lab.threads, events=bool(to_happen))
     document |= {"loads": lab.vms, "seed": study.design.seed ^ seed}
     paths: dict[str, Any] = {
         "controllers": lab.controllers,
@@ -174,6 +191,12 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
         "ports": topology.paths,
         "policy": topology.path_policy or ("round-robin" if lab.paths_to == "both" else "fixed"),
     }
+    if have_own_connections(settings.endpoint.protocol, topology, lab.paths_to):
+        paths["portals"] = topology.paths > 1 or bool(to_happen)
+    else:
+        document["load"]["options"].pop("path_policy", None)
+    if to_happen:
+        document["happenings"] = [each for happening in to_happen for each in _happenings(happening)]
     if lab.path_failures is not None:
         failures = [{"path": each.path, "at_ns": each.at, "back_ns": each.back} for each in lab.path_failures]
         paths |= {"failures": failures, "noticed_ns": lab.path_noticed}
@@ -185,6 +208,20 @@ def simulate_document(study: Study, settings: Settings, seed: int, costs: Mappin
     if lab.media is not None:
         document["media"] = media_document(lab.media, vms=(settings.load.clients or 1) * lab.vms / lab.controllers)
     return document
+
+
+def _happenings(of: Happening) -> list[dict[str, Any]]:
+    """One for each path."""
+    all_of = [_what(of.do, path) for path in of.do.path] or [{"kind": "freeze"}]
+    return [{"at_ns": of.at_ns, "lasts_ns": of.lasts_ns, "what": what} for what in all_of]
+
+
+def _what(do: Action, path: int) -> dict[str, Any]:
+    if do.access is not None:
+        return {"kind": "access", "path": path, "access": do.access}
+    if do.every is not None:
+        return {"kind": "flap", "path": path, "every_ns": do.every}
+    return {"kind": "fail", "path": path}
 
 
 def paths_used(settings: Settings) -> int:
@@ -235,11 +272,12 @@ def world(
     *,
     cores: tuple[int, int],
     threads: int,
+    events: bool = False,
 ) -> dict[str, Any]:
     """A `simulate` document: clients with `cores[0]` processors each, one load on each, and a server with `cores[1]`
     and `threads`, on memory."""
     protocol = settings.endpoint.protocol
-    load = run_document(settings, f"sim:{protocol}", seed=seed, driver="auto", cpus=[], watch_pids={})
+    load = run_document(settings, f"sim:{protocol}", seed=seed, driver="auto", cpus=[], watch_pids={}, events=events)
     served = serve_document(settings.volume, driver="auto", threads=threads, cpus=[])
     return {
         "protocol": protocol,

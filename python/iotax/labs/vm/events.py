@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from iotax.engine import EngineError
 from iotax.labs.base import Outcome, TrialFailed
-from iotax.labs.events import Act, Flapping, Performer, performed
+from iotax.labs.events import Act, Flapping, Performer, Together, performed
 from iotax.labs.hosts.clock import Ours
 from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.qmp import QmpError, QmpLost
@@ -36,7 +36,8 @@ def with_events(
     acts = acts_of(happenings, guests)
     outcome = performed(Performer(happenings, acts, offset.ahead_ns), run)
     for words, act in acts.items():
-        if isinstance(act, Scripted) and (fault := act.fault()):
+        faults = [each.fault() for each in _parts(act) if isinstance(each, Scripted)]
+        if fault := next(filter(None, faults), ""):
             raise TrialFailed(f"the event `{words}` could not be done: {fault}", outcome.log)
     return outcome
 
@@ -49,24 +50,32 @@ def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
     }
 
 
+def _parts(act: Act) -> Sequence[Act]:
+    return act.acts if isinstance(act, Together) else [act]
+
+
 def _act(action: Action, guests: Guests, said: str) -> Act:
-    """`said`: a file for what scripts in guests say."""
-    if action.path is None:
+    """`said`: the begin of the names of files for what scripts in guests say."""
+    if not action.path:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
-    both, number = [guests["storage"], guests["initiator"]], action.path - 1
+    act = Together([_at_path(action, path, guests, f"{said}-{path}") for path in action.path])
+    return act if action.every is None else Flapping(act, action.every)
+
+
+def _at_path(action: Action, path: int, guests: Guests, said: str) -> Act:
+    both, number = [guests["storage"], guests["initiator"]], path - 1
     if action.by is not None:
         return _network(both, f"eth{number}", f"delay {action.by // 1000}us", said)
     if action.lose is not None:
         return _network(both, f"eth{number}", f"loss {action.lose:g}%", said)
     if action.access is not None:
         # guest/nvme_common.sh: the ports of NVMe/TCP are numbered as paths are.
-        state = f"/sys/kernel/config/nvmet/ports/{action.path}/ana_groups/1/ana_state"
+        state = f"/sys/kernel/config/nvmet/ports/{path}/ana_groups/1/ana_state"
         begin, end = (f"echo {each} >{state}" for each in (action.access, "optimized"))
         return Scripted([guests["storage"]], (begin, end), f"cat {state}", action.access, said)
-    pulled = _Told(
+    return _Told(
         both, ("set_link", {"name": f"net{number}", "up": False}), ("set_link", {"name": f"net{number}", "up": True})
     )
-    return pulled if action.every is None else Flapping(pulled, action.every)
 
 
 def _network(guests: Sequence[Guest], device: str, netem: str, said: str) -> Act:

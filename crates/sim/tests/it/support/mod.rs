@@ -26,6 +26,7 @@ pub(crate) fn lab(protocol: Protocol, link: Link) -> Lab {
         target_threads: 1,
         machines: 1,
         paths: Paths::default(),
+        happenings: Vec::new(),
         queues: Depths::default(),
         loads: 1,
         threads: 1,
