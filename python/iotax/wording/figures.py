@@ -99,7 +99,9 @@ def _digits(value: float) -> int:
 
 
 def signed(share: float) -> str:
-    """ "+4.1 %", "−34 %"."""
+    """ "+4.1 %", "−34 %"; "−99.9 %", never "−100 %", if something is left."""
+    if -1 < share < -0.995:
+        return _signed_with(share, _digits(100 * (1 + share)))
     return ("+" if share > -NOTHING else "−") + percent(abs(share))
 
 

@@ -37,3 +37,7 @@ def test_what_is_left_of_adding_floating_point_numbers_is_written_as_nothing() -
 def test_what_is_far_below_one_is_written_as_a_power_of_ten() -> None:
     numbers = (2.33e-8, -3e-7, 0.00052, 0.00123, 0.0123)
     assert [figure(each) for each in numbers] == ["2.33e-08", "−3.00e-07", "5.20e-04", "0.00123", "0.0123"]
+
+
+def test_a_decrease_that_leaves_something_is_never_written_as_all() -> None:
+    assert [signed(share) for share in (-0.94, -0.996, -0.99915, -1.0)] == ["−94 %", "−99.6 %", "−99.91 %", "−100 %"]
