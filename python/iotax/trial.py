@@ -155,7 +155,7 @@ class Window(Record):
 
 
 class Second(Record):
-    """One interval of the series, closed at `at_ns` from the window's start."""
+    """One interval of the series, which begins at `at_ns` after the window's start."""
 
     at_ns: int
     duration_ns: int | None = None

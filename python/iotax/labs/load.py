@@ -27,6 +27,7 @@ from iotax.study.topology import Topology
 from iotax.trial import Background, TrialResult, Window
 
 SAMPLE_NS = 500_000_000
+_EVENT_SAMPLE_NS = 100_000_000
 BACKGROUND_NS = 500_000_000
 _COUNT_NS = 10_000_000
 """Intervals in which the I/Os of a run with events are counted."""
@@ -123,10 +124,11 @@ def run_document(
 
 
 def _around_events(load: Load) -> dict[str, Any]:
-    """I/Os are counted in short intervals, and afterwards every written block is read back, where a worker knows what
-    was written last."""
+    """I/Os are counted and their latencies told in short intervals, and afterwards every written block is read back,
+    where a worker knows what was written last."""
     known = load.verify and load.oltp is None and not any(each.shared for each in load.accesses())
-    return {"count_ns": _COUNT_NS} | ({"read_back": True} if known else {})
+    intervals = {"count_ns": _COUNT_NS, "sample_ns": min(_EVENT_SAMPLE_NS, load.runtime)}
+    return intervals | ({"read_back": True} if known else {})
 
 
 def after_s(document: Mapping[str, Any]) -> float:

@@ -79,6 +79,7 @@ class Charts:
     instructions: list[Drawing]
     calls: list[Drawing]
     around_events: list[Drawing]
+    latency_around_events: list[Drawing]
     cpu_time: list[Drawing]
     cost: list[Drawing]
     cost_by_factor: list[Drawing]
@@ -142,6 +143,7 @@ def _draw(summary: Summary) -> Charts:
         instructions=charts.instructions(summary),
         calls=charts.flame_graphs(summary),
         around_events=charts.around_events(summary, looks),
+        latency_around_events=charts.latency_around_events(summary, looks),
         cpu_time=_some(charts.cpu_over_time(summary, looks, c, role) for c in conditions for role in CPU_ROLES),
         cost=_some([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)]) if costs else [],
         cost_by_factor=charts.cost_interactions(costs, looks) if costs else [],

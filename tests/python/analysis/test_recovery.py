@@ -20,11 +20,11 @@ from iotax.cli.summary import run_document
 from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
 from iotax.records.interruptions import WRONG_DATA, Counts, Happened
-from iotax.report.charts.around_events import of_run
+from iotax.report.charts.around_events import latencies_of_run, of_run
 from iotax.report.page import draw, render
 from iotax.rows import attempt_rows
 from iotax.study import Study
-from iotax.trial import Attempt, Look, Open, TrialResult
+from iotax.trial import Attempt, Look, Open, Second, TrialResult
 from iotax.wording import recovery
 from report.factory import QUICK, Simulation, write_notebook
 
@@ -210,6 +210,42 @@ def test_each_events_line_begins_at_its_moment(data: StudyData) -> None:
     assert max(first) < 1.47
     assert min(second) > -1.47
     assert [rate for at, rate in second.items() if 0 < at < 0.18] == [0] * 6
+
+
+def test_latencies_stand_where_ios_completed_and_share_a_grid(data: StudyData) -> None:
+    """Intervals of 100 ms, and an event in the middle of one. No line reaches over another event."""
+    run = data.runs[0]
+    result = disturbed(run.result, [], 1050, 3000).model_copy(update={"series": tenths(40, without=(11, 12))})
+    first, second = latencies_of_run(replace(run, result=result))
+    # The interval around the event's begin belongs to what follows.
+    assert [first.get(at) for at in (-0.05, 0.05, 0.15, 0.25, 0.35)] == [10.0, 11.0, None, None, 14.0]
+    assert max(first) == pytest.approx(1.95)
+    assert (min(second), second[0.05], max(second)) == (pytest.approx(-1.65), 31.0, pytest.approx(0.95))
+
+
+def tenths(count: int, without: tuple[int, ...]) -> list[Second]:
+    """Intervals of 100 ms, whose 99th percentile is 1 ms in the first, 2 ms in the second, and so on."""
+    nothing = {"writes": 0, "read_bytes": 0, "write_bytes": 0, "duration_ns": 100 * MS}
+    ms = [0 if at in without else at + 1 for at in range(count)]
+    return [
+        Second(at_ns=at * 100 * MS, reads=min(each, 1), latency_p99_ns=each * MS, **nothing)
+        for at, each in enumerate(ms)
+    ]
+
+
+def test_report_shows_throughput_and_latency_around_events(data: StudyData) -> None:
+    told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 130})
+    attempts = [
+        each.model_copy(update={"result": each.result.model_copy(update={"series": tenths(40, without=())})})
+        if each.result
+        else each
+        for each in told.attempts
+    ]
+    panels = draw(summarise(replace(told, attempts=attempts)))
+    titles = ["NFSv3", "iSCSI", "NVMe/TCP"]
+    for drawings, unit in ((panels.around_events, "IOPS"), (panels.latency_around_events, "p99, ms")):
+        assert [drawing.title for drawing in drawings] == titles
+        assert all(unit in str(drawing.draw(336)) for drawing in drawings)
 
 
 def test_recoveries_that_were_all_seen_have_an_interval(data: StudyData) -> None:

@@ -192,7 +192,7 @@ def simulate_document(
         "policy": topology.path_policy or ("round-robin" if lab.paths_to == "both" else "fixed"),
     }
     if have_own_connections(settings.endpoint.protocol, topology, lab.paths_to):
-        paths["portals"] = topology.paths > 1 or bool(to_happen)
+        paths |= {"portals": True} if topology.paths > 1 or to_happen else {}
     else:
         document["load"]["options"].pop("path_policy", None)
     if to_happen:

@@ -3,7 +3,7 @@
 Each function gives a `Drawing`, or None if it has nothing to show.
 """
 
-from iotax.report.charts.around_events import around_events
+from iotax.report.charts.around_events import around_events, latency_around_events
 from iotax.report.charts.base import Drawing, factor_title
 from iotax.report.charts.cost import cost_effects, cost_half_normal, cost_interactions, cost_lines, cost_residuals
 from iotax.report.charts.cpu import caption as cpu_caption
@@ -44,6 +44,7 @@ __all__ = [
     "hockey_stick",
     "instructions",
     "is_sweep",
+    "latency_around_events",
     "layers",
     "layers_said",
     "layers_used",

@@ -1,9 +1,12 @@
-"""Throughput around the events of runs, aligned to their begin: a panel for each treatment, a line for each event."""
+"""Throughput and latency around the events of runs, aligned to their begin: a panel for each treatment, a line for each
+event."""
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
 
 from iotax.analysis import CellSummary, Run, Summary
 from iotax.analysis.recovery import BACK_NS, IOS_MIN
@@ -20,38 +23,96 @@ _PEAK_MAX = 3.0
 """Times the median rate at which peaks are cut."""
 
 
+Cell: TypeAlias = tuple[str, ...]
+Lines: TypeAlias = Sequence[Mapping[float, float]]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the lines of some panels show, and their common axes."""
+
+    name: str
+    """In file names."""
+    unit: str
+    """On the axis and in hints."""
+    said: str
+    """What the panel of a cell shows, for readers who cannot see it."""
+    across: Scale
+    up: Scale
+
+
 def around_events(summary: Summary, looks: Mapping[str, Look]) -> list[Drawing]:
-    """All panels have the same axes. Empty without events, or where too few I/Os complete."""
-    lines = {cell.cell: found for cell in summary.cells if (found := _lines(cell))}
-    if not lines:
+    """Throughput. All panels have the same axes. Empty without events, or where too few I/Os complete."""
+    found = {cell.cell: lines for cell in summary.cells if (lines := _lines(cell))}
+    if not found:
         return []
-    points = [point for found in lines.values() for line in found for point in line.items()]
-    across = Scale([at_s for at_s, _ in points], log=False)
-    # Before the event there are seconds below zero, which no other axis has.
-    across.low = min(at_s for at_s, _ in points)
+    rates = _values(found)
     # A backlog that is worked off makes peaks many times as high as anything else.
-    highest = min(max(rate for _, rate in points), _PEAK_MAX * median(rate for _, rate in points if rate > 0))
-    up = Scale([highest], zero=True, log=False)
-    cells = [cell for cell in summary.cells if cell.cell in lines]
-    return [_drawing(summary, dict(looks), cell, lines[cell.cell], across, up) for cell in cells]
+    highest = min(max(rates), _PEAK_MAX * median(rate for rate in rates if rate > 0))
+    unit = summary.rate_unit
+    shown = _Shown("around events", unit, unit, _across(found), Scale([highest], zero=True, log=False))
+    return _drawings(summary, dict(looks), found, shown)
 
 
-def _drawing(
-    summary: Summary,
-    looks: dict[str, Look],
-    cell: CellSummary,
-    lines: Sequence[Mapping[float, float]],
-    across: Scale,
-    up: Scale,
-) -> Drawing:
+def latency_around_events(summary: Summary, looks: Mapping[str, Look]) -> list[Drawing]:
+    """The same of the latency; empty where no percentiles are known."""
+    found = {cell.cell: lines for cell in summary.cells if any(lines := _latencies(cell))}
+    if not found:
+        return []
+    said = "99th percentile of the latency in ms"
+    shown = _Shown("p99 around events", "p99, ms", said, _across(found), Scale(_values(found), log=True))
+    return _drawings(summary, dict(looks), found, shown)
+
+
+def _values(found: Mapping[Cell, Lines]) -> list[float]:
+    return [value for lines in found.values() for line in lines for value in line.values()]
+
+
+def _across(found: Mapping[Cell, Lines]) -> Scale:
+    times_s = [at_s for lines in found.values() for line in lines for at_s in line]
+    across = Scale(times_s, log=False)
+    # Before the event there are seconds below zero, which no other axis has.
+    across.low = min(times_s)
+    return across
+
+
+def _drawings(summary: Summary, looks: dict[str, Look], found: Mapping[Cell, Lines], shown: _Shown) -> list[Drawing]:
+    return [_drawing(summary, looks, cell, found[cell.cell], shown) for cell in summary.cells if cell.cell in found]
+
+
+def _drawing(summary: Summary, looks: dict[str, Look], cell: CellSummary, lines: Lines, shown: _Shown) -> Drawing:
     heading = " · ".join(filter(None, (arm_titles(summary)[cell.arm], cell.condition)))
     undone_s = median((each.undone_ns - each.began_ns) / 1e9 for run in cell.runs for each in run.result.events)
     return Drawing(
-        file_name("around events", cell.arm, cell.condition),
+        file_name(shown.name, cell.arm, cell.condition),
         heading,
-        f"{summary.rate_unit} from the begin of each event on, one line for each, their median in bold. {around(cell)}",
-        lambda width: _draw(cell, looks, lines, (across, up), undone_s, summary.rate_unit, width, heading),
+        f"{shown.said} from the begin of each event on, one line for each, their median in bold. {around(cell)}",
+        lambda width: _draw(cell, looks, lines, shown, undone_s, width, heading),
     )
+
+
+def _latencies(cell: CellSummary) -> list[dict[float, float]]:
+    """For each event: seconds from its begin to the middle of an interval → the 99th percentile of its I/Os, in ms.
+    Without intervals in which none completed."""
+    return [line for run in cell.runs for line in latencies_of_run(run)]
+
+
+def latencies_of_run(run: Run) -> list[dict[float, float]]:
+    known = [
+        (each.at_ns, each.duration_ns, each.latency_p99_ns / 1e6)
+        for each in run.result.series
+        if each.duration_ns and each.latency_p99_ns
+    ]
+    begins = [event.began_ns for event in run.result.events]
+    found = []
+    for begin, before, after in zip(begins, [0, *begins], [*begins[1:], math.inf], strict=False):
+        line = {}
+        for at_ns, width_ns, latency in known:
+            if before <= at_ns and at_ns + width_ns <= after:
+                # Lines of runs whose intervals begin at other moments share a grid, so that they have a median.
+                line[((at_ns - begin + width_ns / 2) // width_ns + 0.5) * width_ns / 1e9] = latency
+        found.append(line)
+    return found
 
 
 def _lines(cell: CellSummary) -> list[dict[float, float]]:
@@ -93,14 +154,13 @@ def of_run(run: Run, width_ns: int) -> list[dict[float, float]]:
 def _draw(
     cell: CellSummary,
     looks: dict[str, Look],
-    lines: Sequence[Mapping[float, float]],
-    scales: tuple[Scale, Scale],
+    lines: Lines,
+    shown: _Shown,
     undone_s: float,
-    unit: str,
     width_px: int,
     heading: str,
 ) -> Spec:
-    across, up = scales
+    across, up, unit = shown.across, shown.up, shown.unit
     rows: list[Spec] = [
         {"x": at_s, "y": rate, "arm": cell.arm, "event": number_of}
         for number_of, line in enumerate(lines)
