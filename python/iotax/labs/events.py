@@ -95,6 +95,10 @@ class Together:
             each.close()
 
 
+def together(acts: Sequence[Act]) -> Act:
+    return acts[0] if len(acts) == 1 else Together(acts)
+
+
 class Flapping:
     """What happens and is undone again and again: half of the time it is so, half of the time it is not."""
 

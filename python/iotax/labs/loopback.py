@@ -22,7 +22,7 @@ from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.events import Act, Flapping, OwnPath, Performer, Together, freezes, performed
+from iotax.labs.events import Act, Flapping, OwnPath, Performer, freezes, performed, together
 from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.guard import impossible
@@ -326,7 +326,7 @@ class LoopbackLab(Lab):
                 changes = [partial(server.set_access, protocol, path, each.do.access) for path in each.do.path]
             else:
                 changes = [partial(server.silence, protocol, path) for path in each.do.path]
-            act: Act = Together([OwnPath(change) for change in changes])
+            act = together([OwnPath(change) for change in changes])
             paths[each.do.words] = Flapping(act, each.do.every) if each.do.every else act
         return {**freezes(to_happen, pid), **paths}
 

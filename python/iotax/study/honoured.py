@@ -246,6 +246,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "target_kernel": _KERNEL,
         "keep_alive": replace(_TIMEOUT, loopback="", sim="", fio_here=_FIO_CONNECTS),
         "replacement_timeout": _TIMEOUT,
+        "fast_io_fail": _TIMEOUT,
+        "timeo": _TIMEOUT,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",
             hosts="the hosts lab takes the network as it is, encrypted or not; say `lab: vm`",

@@ -18,7 +18,8 @@ OWN = (
     | {name: Connection.model_fields[name] for name in CREDENTIALS}
     | {name: Sim.model_fields[name] for name in _SIMULATED}
 )
-_LATER = ("target", "kernel", "target_kernel", "encryption", "keep_alive", "replacement_timeout", *_SIMULATED)
+_TIMEOUTS = ("keep_alive", "replacement_timeout", "fast_io_fail", "timeo")
+_LATER = ("target", "kernel", "target_kernel", "encryption", *_TIMEOUTS, *_SIMULATED)
 
 
 class _Setup(Section):

@@ -34,6 +34,8 @@ _USUAL = {
     "keep_alive": None,
     "path_retry": "when-safe",
     "replacement_timeout": None,
+    "fast_io_fail": None,
+    "timeo": None,
     "aio": "native",
     "iothread": False,
 }
@@ -104,6 +106,12 @@ which iotax's initiators give a path up; 5s by default with several paths."""
     replacement_timeout: Duration | None = None
     """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""
+    fast_io_fail: Duration | None = None
+    """How long Linux's NVMe keeps the I/O of a lost controller that no other path can carry, in seconds; then it \
+fails. Default: as long as it tries to reconnect, 600s."""
+    timeo: Duration | None = None
+    """How long an NFS mount waits for an answer before it asks again, in tenths of a second. After three times as \
+long without any, Linux connects afresh. Default: 60s."""
 
     @property
     def kernels(self) -> Kernels:
@@ -178,6 +186,12 @@ _OWN_OF: dict[str, tuple[str, ...]] = {
 }
 _SECOND_NS = 1_000_000_000
 _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
+_TIMEOUTS = {
+    "keep_alive": ("nvme-tcp", "iscsi"),
+    "replacement_timeout": ("iscsi",),
+    "fast_io_fail": ("nvme-tcp",),
+    "timeo": _NFS,
+}
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")
 """Those that the vm lab sets up over two links."""
 FIBRE_CHANNEL_FRAMES = ("fcp", "fc-nvme")
@@ -224,14 +238,17 @@ def refused(
 
 
 def _refused_timeouts(protocol: str, topology: Topology) -> Iterator[tuple[str, str]]:
-    for name, able in (("keep_alive", ("nvme-tcp", "iscsi")), ("replacement_timeout", ("iscsi",))):
+    for name, able in _TIMEOUTS.items():
         given_ns = getattr(topology, name)
         if given_ns is None:
             continue
+        step_ns, steps = (
+            (_SECOND_NS // 10, "tenths of a second, 100ms") if name == "timeo" else (_SECOND_NS, "seconds, 1s")
+        )
         if protocol not in able:
             yield name, f"{protocol} has none here; it belongs to {' and '.join(able)}"
-        elif given_ns < _SECOND_NS or given_ns % _SECOND_NS:
-            yield name, "the kernel takes whole seconds, 1s at least"
+        elif given_ns < step_ns or given_ns % step_ns:
+            yield name, f"the kernel takes whole {steps} at least"
 
 
 def have_own_connections(protocol: str, topology: Topology, paths_to: PathsTo) -> bool:

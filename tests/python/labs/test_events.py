@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from iotax.cli.app import app
 from iotax.labs.armed import Freezer
 from iotax.labs.base import TrialFailed
-from iotax.labs.events import Flapping, Performer, freezes
+from iotax.labs.events import Flapping, Performer, freezes, together
 from iotax.labs.load import run_document
 from iotax.notebook import Notebook
 from iotax.records import CpuUse
@@ -252,6 +252,18 @@ def test_a_failure_between_two_flaps_is_the_events() -> None:
     with pytest.raises(OSError, match="no such path"):
         flapping.end()
     assert path.asked == ["begin", "end", "begin", "end"]
+
+
+def test_what_happens_at_once_is_all_undone_though_one_part_cannot_be() -> None:
+    first, second = Recorded(fails_after=1), Recorded()
+    act = together([first, second])
+    act.begin()
+    with pytest.raises(OSError, match="no such path"):
+        act.end()
+    assert (first.asked, second.asked) == (["begin"], ["begin", "end"])
+    act.close()
+    assert (first.asked[-1], second.asked[-1]) == ("close", "close")
+    assert together([first]) is first
 
 
 def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:

@@ -82,6 +82,15 @@ def test_both_ends_of_a_cable_go_down_and_come_back_when_the_run_ends(machines: 
         assert each.monitor.told == [("set_link", "net1", False), ("set_link", "net1", True)]
 
 
+def test_cables_of_several_paths_are_pulled_at_once(machines: dict[str, Machine]) -> None:
+    pulled = Action.model_validate({"fail": "path", "path": [1, 2]})
+    with contextlib.closing(performer(pulled, machines, MS)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: all(len(each.monitor.told) == 4 for each in machines.values()), "the event and its end")
+    told = [("set_link", net, up) for up in (False, True) for net in ("net0", "net1")]
+    assert machines["initiator"].monitor.told == machines["storage"].monitor.told == told
+
+
 def test_a_storage_that_is_frozen_goes_on_after_its_time(machines: dict[str, Machine]) -> None:
     with contextlib.closing(performer(Action(freeze="target"), machines, MS)) as performing:
         performing.window_starts(time.time_ns())
@@ -119,9 +128,9 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     for each in machines.values():
         begun, ended = each.port.scripts
         assert f"tc qdisc replace dev eth0 root netem limit 100000 {netem} " in begun
-        assert begun.endswith("} >/run/event0 2>&1"), "what a failed run left is forgotten"
+        assert begun.endswith("} >/run/event0-1 2>&1"), "what a failed run left is forgotten"
         assert "tc qdisc del dev eth0 root" in ended
-        assert ended.endswith("} >>/run/event0 2>&1")
+        assert ended.endswith("} >>/run/event0-1 2>&1")
     [act] = acts.values()
     assert isinstance(act, Scripted)
     for each in machines.values():

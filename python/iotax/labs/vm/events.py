@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from iotax.engine import EngineError
 from iotax.labs.base import Outcome, TrialFailed
-from iotax.labs.events import Act, Flapping, Performer, Together, performed
+from iotax.labs.events import Act, Flapping, Performer, Together, performed, together
 from iotax.labs.hosts.clock import Ours
 from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.qmp import QmpError, QmpLost
@@ -58,7 +58,7 @@ def _act(action: Action, guests: Guests, said: str) -> Act:
     """`said`: the begin of the names of files for what scripts in guests say."""
     if not action.path:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
-    act = Together([_at_path(action, path, guests, f"{said}-{path}") for path in action.path])
+    act = together([_at_path(action, path, guests, f"{said}-{path}") for path in action.path])
     return act if action.every is None else Flapping(act, action.every)
 
 

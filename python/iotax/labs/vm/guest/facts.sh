@@ -10,7 +10,7 @@ facts_of() {
     *) link_facts "$1" ;;
     esac
     case "$1" in
-    nfs*) fact nconnect "$(paths_of "$1" | wc -l)" ;;
+    nfs*) nfs_facts "$1" ;;
     nvme-* | fc-nvme) nvme_facts "$1" ;;
     iscsi) iscsi_facts ;;
     esac
@@ -80,10 +80,17 @@ nvme_facts() {
     [ -z "$HEADER_DIGEST" ] || fact header_digest 1
     [ -z "$DATA_DIGEST" ] || fact data_digest 1
     [ -z "$KEEP_ALIVE" ] || fact keep_alive "$(cat $_controller/kato)s"
+    [ -z "$FAST_IO_FAIL" ] || fact fast_io_fail "$(cat $_controller/fast_io_fail_tmo)s"
     [ "${PATHS:-1}" = 1 ] || {
         fact paths "$(ls -d /sys/block/nvme*c*n1 | wc -l)"
         fact path_policy "$(cat /sys/class/nvme-subsystem/nvme-subsys*/iopolicy)"
     }
+}
+
+# nfs_facts PROTOCOL
+nfs_facts() {
+    fact nconnect "$(paths_of "$1" | wc -l)"
+    [ -z "$TIMEO" ] || fact timeo "$(sed -n "s|.* /mnt/$1 .*[ ,]timeo=\([0-9]*\).*|\100ms|p" /proc/mounts)"
 }
 
 iscsi_facts() {

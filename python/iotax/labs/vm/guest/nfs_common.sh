@@ -71,6 +71,7 @@ nfs_initiator_up() {
     tls) _options="$_options,xprtsec=tls" ;;
     esac
     [ -z "$NCONNECT" ] || _options="$_options,nconnect=$NCONNECT"
+    [ -z "$TIMEO" ] || _options="$_options,timeo=$TIMEO"
     _own=$(own_volume) _export=/volume
     _file=data${_own#0}
     [ -z "$FILE_SYSTEM" ] || _export=$(folder_of $_own) _file=data
