@@ -86,8 +86,9 @@ it fails for half of `every`."""
     """In the vm lab: what crosses the path arrives later, by `by` in each direction."""
     by: Duration | None = None
     """How much later, with `slow`."""
-    lose: Annotated[Percent, Field(gt=0, lt=100)] | None = None
-    """In the vm lab: this share of the packets on the path is lost in each direction, at random: `lose: 1%`."""
+    lose: Annotated[Percent, Field(gt=0, le=100)] | None = None
+    """In the vm lab: this share of the packets on the path is lost in each direction, at random: `lose: 1%`. With \
+100% nothing arrives, and neither end sees its link go down, as when a switch between them fails."""
     path: PathNumbers = ()
     """Which path `fail`, `access`, `flap`, `slow` or `lose` affects, from 1. Or several, as of a switch or a \
 controller that fails: [1, 2]."""

@@ -156,7 +156,7 @@ def is_frozen(pid: int) -> bool:
         ({"events": [SLOW | {"do": {"slow": "path", "path": 1}}]}, "`by: 20ms` says how much later"),
         ({"events": [SLOW]}, "events[1].do: no network lies between processes of one machine; say `lab: vm`"),
         ({"events": [LOSE]}, "events[1].do: no network lies between processes of one machine; say `lab: vm`"),
-        ({"events": [LOSE | {"do": {"lose": "100%", "path": 1}}]}, "events[1].do.lose: "),
+        ({"events": [LOSE | {"do": {"lose": "0%", "path": 1}}]}, "events[1].do.lose: "),
         (
             {"lab": "vm", "topology": {"link_delay": "1ms"}, "events": [SLOW]},
             "events: `link_rate` and `link_delay` shape the paths already; leave them out, or `slow:` and `lose:`",
