@@ -34,6 +34,7 @@ const LUNS_MAX: u32 = 1024;
 const CREDITS_MAX: u32 = 65_535;
 const FAILURES_MAX: usize = 64;
 const HAPPENINGS_MAX: usize = 64;
+const FLAPS_MAX: u64 = 10_000;
 const ZONES_MAX: usize = 10_000;
 /// One in ten: with more losses a stream hardly advances.
 const LOST_PER_MILLION_MAX: u32 = 100_000;
@@ -282,11 +283,7 @@ fn portals(document: &SimulateDocument) -> Result<(), Failure> {
         ),
         (happenings.len() <= HAPPENINGS_MAX, "must be at most 64", "happenings"),
         (all(|each| each.lasts_ns > 0), "lasts_ns must be at least 1", "happenings"),
-        (
-            all(|each| !matches!(each.what, WhatSpec::Flap { every_ns: 0, .. })),
-            "every_ns must be at least 1",
-            "happenings",
-        ),
+        (all(flaps_in_bounds), "a path must flap 1 to 10,000 times", "happenings"),
         (
             happenings.iter().filter_map(|each| each.what.path()).all(|path| (1..=paths.ports).contains(&path)),
             "each path must be 1 to the number of ports",
@@ -304,6 +301,11 @@ fn portals(document: &SimulateDocument) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn flaps_in_bounds(spec: &HappeningSpec) -> bool {
+    let WhatSpec::Flap { every_ns, .. } = spec.what else { return true };
+    spec.lasts_ns.checked_div(every_ns).is_some_and(|times| (1..=FLAPS_MAX).contains(&times))
 }
 
 fn happening(spec: &HappeningSpec) -> Happening {

@@ -246,7 +246,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "target_kernel": _KERNEL,
         "keep_alive": replace(_TIMEOUT, loopback="", sim="", fio_here=_FIO_CONNECTS),
         "replacement_timeout": _TIMEOUT,
-        "fast_io_fail": _TIMEOUT,
+        "reconnect_delay": _TIMEOUT,
         "timeo": _TIMEOUT,
         "encryption": Row(
             loopback="nothing leaves this machine, so there is no link to encrypt; say `lab: vm`",

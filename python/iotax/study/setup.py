@@ -18,7 +18,7 @@ OWN = (
     | {name: Connection.model_fields[name] for name in CREDENTIALS}
     | {name: Sim.model_fields[name] for name in _SIMULATED}
 )
-_TIMEOUTS = ("keep_alive", "replacement_timeout", "fast_io_fail", "timeo")
+_TIMEOUTS = ("keep_alive", "replacement_timeout", "reconnect_delay", "timeo")
 _LATER = ("target", "kernel", "target_kernel", "encryption", *_TIMEOUTS, *_SIMULATED)
 
 

@@ -34,7 +34,7 @@ _USUAL = {
     "keep_alive": None,
     "path_retry": "when-safe",
     "replacement_timeout": None,
-    "fast_io_fail": None,
+    "reconnect_delay": None,
     "timeo": None,
     "aio": "native",
     "iothread": False,
@@ -106,9 +106,9 @@ which iotax's initiators give a path up; 5s by default with several paths."""
     replacement_timeout: Duration | None = None
     """How long open-iscsi keeps the I/O of a lost session, in seconds; then dm-multipath uses another path. \
 Default: 120s."""
-    fast_io_fail: Duration | None = None
-    """How long Linux's NVMe keeps the I/O of a lost controller that no other path can carry, in seconds; then it \
-fails. Default: as long as it tries to reconnect, 600s."""
+    reconnect_delay: Duration | None = None
+    """How long Linux's NVMe waits before it tries to reconnect a lost controller, each time, in seconds. \
+Default: 10s."""
     timeo: Duration | None = None
     """How long an NFS mount waits for an answer before it asks again, in tenths of a second. After three times as \
 long without any, Linux connects afresh. Default: 60s."""
@@ -189,7 +189,7 @@ _SCSI, _NVME, _NFS = (of_family(name) for name in ("scsi", "nvme", "nfs"))
 _TIMEOUTS = {
     "keep_alive": ("nvme-tcp", "iscsi"),
     "replacement_timeout": ("iscsi",),
-    "fast_io_fail": ("nvme-tcp",),
+    "reconnect_delay": ("nvme-tcp",),
     "timeo": _NFS,
 }
 _MULTIPATH = ("iscsi", "fcp", "nvme-tcp")

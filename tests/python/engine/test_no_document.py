@@ -86,3 +86,35 @@ def test_a_simulation_refuses_what_it_would_ignore(real_engine: Path, field: str
     document["load"][field] = value
     error = events(real_engine, document, "simulate")[-1]
     assert (error["event"], error["kind"], error["where"]) == ("error", "usage", f"load.{field}")
+
+
+FAIL = {"kind": "fail", "path": 1}
+
+
+@pytest.mark.parametrize(
+    ("paths", "what", "where", "reason"),
+    [
+        ({}, FAIL, "happenings", "set paths.portals"),
+        ({"portals": True, "ports": 2}, FAIL | {"path": 3}, "happenings", "1 to the number of ports"),
+        ({"portals": True}, {"kind": "flap", "path": 1, "every_ns": 0}, "happenings", "must flap 1 to 10,000 times"),
+        ({"portals": True}, {"kind": "flap", "path": 1, "every_ns": 1}, "happenings", "must flap 1 to 10,000 times"),
+        ({"portals": True, "failures": [{"path": 1, "at_ns": 1}]}, FAIL, "paths.portals", "without `failures`"),
+    ],
+)
+def test_a_simulation_refuses_what_cannot_happen(
+    real_engine: Path, paths: dict[str, Any], what: dict[str, Any], where: str, reason: str
+) -> None:
+    document = example_of_a_simulation()
+    document["paths"] = paths
+    document["happenings"] = [{"at_ns": 1_000_000, "lasts_ns": 1_000_000_000, "what": what}]
+    error = events(real_engine, document, "simulate")[-1]
+    assert (error["event"], error["kind"], error["where"]) == ("error", "usage", where)
+    assert reason in error["message"]
+
+
+def test_protocols_without_paths_refuse_several_portals_and_changes_of_access(real_engine: Path) -> None:
+    document = example_of_a_simulation() | {"protocol": "nfs3", "paths": {"portals": True, "ports": 2}}
+    assert events(real_engine, document, "simulate")[-1]["where"] == "paths.portals"
+    access = {"kind": "access", "path": 1, "access": "inaccessible"}
+    document |= {"paths": {"portals": True}, "happenings": [{"at_ns": 1, "lasts_ns": 1, "what": access}]}
+    assert "reports no access" in events(real_engine, document, "simulate")[-1]["message"]

@@ -40,7 +40,7 @@ SAMPLES: dict[str, Any] = {
     "destage": "25%", "parity": 1, "raid_group": 2, "volumes": "per client", "transactions": 100,
     "compress": 2, "dedupe": "3:1", "dedupe_block": "512B",
     "durable": True, "fsync": 8, "profile": True, "encryption": "ipsec",
-    "keep_alive": "5s", "replacement_timeout": "20s", "fast_io_fail": "5s", "timeo": "2s", "path_retry": "at-once",
+    "keep_alive": "5s", "replacement_timeout": "20s", "reconnect_delay": "5s", "timeo": "2s", "path_retry": "at-once",
     "command": {"run": "x {device} {seconds}", "format": "fio"},
     "p99": "4ms", "service_times": ["1ms", "3ms"], "collect": "5ms", "collect_every": "64KiB",
 }  # fmt: skip

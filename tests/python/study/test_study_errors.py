@@ -48,7 +48,7 @@ durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, dela
 distribution, p99, collect, collect_every, seek, rpm, cache, destage, parity, raid_group, initiator, header_digest, \
 data_digest, polling, chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, path_retry, \
 nconnect, io_queues, queue_depth, attach, aio, iothread, target, kernel, target_kernel, encryption, keep_alive, \
-replacement_timeout, fast_io_fail, timeo, costs, vms, luns, adapter_depth, credits, loss, \
+replacement_timeout, reconnect_delay, timeo, costs, vms, luns, adapter_depth, credits, loss, \
 port_buffer, coalesce, switches, trunk_rate, trunk_credits, paths_to, interconnect_rate, interconnect_delay, \
 interconnect_cpu, takeover
 bad.yaml:9:22: factors.block_size[2]: found true: not a size; write it as 4KiB, 4k or 4096 (k, m, g, t are binary)

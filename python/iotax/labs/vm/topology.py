@@ -26,7 +26,7 @@ from iotax.units import parse_bit_rate, parse_duration
 _DIGESTS = ("header_digest", "data_digest")
 _SEEN = {"target": "on the target's port", "target_kernel": "in the storage guest"}
 _KERNELS = ("kernel", "target_kernel")
-_DURATIONS = ("link_delay", "keep_alive", "replacement_timeout", "fast_io_fail", "timeo")
+_DURATIONS = ("link_delay", "keep_alive", "replacement_timeout", "reconnect_delay", "timeo")
 _ROUNDED = 0.01
 _EVEN = ("round-robin",)
 """Policies that promise every path an equal share."""
@@ -49,7 +49,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"DATA_DIGEST={digest if connection.data_digest else ''}",
         f"KEEP_ALIVE={_seconds(topology.keep_alive)}",
         f"REPLACEMENT_TIMEOUT={_seconds(topology.replacement_timeout)}",
-        f"FAST_IO_FAIL={_seconds(topology.fast_io_fail)}",
+        f"RECONNECT_DELAY={_seconds(topology.reconnect_delay)}",
         f"TIMEO={'' if topology.timeo is None else topology.timeo // 100_000_000}",  # in tenths of a second
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
         f"AIO={topology.aio}",

@@ -80,7 +80,7 @@ nvme_facts() {
     [ -z "$HEADER_DIGEST" ] || fact header_digest 1
     [ -z "$DATA_DIGEST" ] || fact data_digest 1
     [ -z "$KEEP_ALIVE" ] || fact keep_alive "$(cat $_controller/kato)s"
-    [ -z "$FAST_IO_FAIL" ] || fact fast_io_fail "$(cat $_controller/fast_io_fail_tmo)s"
+    [ -z "$RECONNECT_DELAY" ] || fact reconnect_delay "$(cat $_controller/reconnect_delay)s"
     [ "${PATHS:-1}" = 1 ] || {
         fact paths "$(ls -d /sys/block/nvme*c*n1 | wc -l)"
         fact path_policy "$(cat /sys/class/nvme-subsystem/nvme-subsys*/iopolicy)"

@@ -46,7 +46,7 @@ nvme_connect() {
     _options="$1,nqn=$(nqn_of $(own_volume)),hostnqn=$(host_nqn ${CLIENT:-0}),hostid=$HOST_ID"
     _keep_alive=${KEEP_ALIVE:-${EVENTS:+5}}
     _options="$_options,keep_alive_tmo=${_keep_alive:-3600}"
-    [ -z "$FAST_IO_FAIL" ] || _options="$_options,fast_io_fail_tmo=$FAST_IO_FAIL"
+    [ -z "$RECONNECT_DELAY" ] || _options="$_options,reconnect_delay=$RECONNECT_DELAY"
     [ -z "$IO_QUEUES" ] || _options="$_options,nr_io_queues=$IO_QUEUES"
     [ -z "$HEADER_DIGEST" ] || _options="$_options,hdr_digest"
     [ -z "$DATA_DIGEST" ] || _options="$_options,data_digest"
