@@ -13,12 +13,13 @@ import pytest
 from iotax.analysis.recovery import recoveries
 from iotax.labs.base import TrialFailed
 from iotax.labs.events import Performer
-from iotax.labs.vm.events import Scripted, acts_of
-from iotax.labs.vm.guests import Guests
+from iotax.labs.vm.events import Scripted, acts_of, timed
+from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.qmp import QmpError
 from iotax.notebook import Notebook
+from iotax.records.interruptions import Happened
 from iotax.study.events import Action, Happening
-from iotax.trial import TrialResult
+from iotax.trial import TrialResult, Window
 from waits import wait_for
 
 from .studies import machines_of, start
@@ -134,8 +135,20 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     [act] = acts.values()
     assert isinstance(act, Scripted)
     for each in machines.values():
-        each.says = [f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}", "qdisc pfifo_fast 0: root"]
+        each.says = [
+            f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}",
+            "AT 12 500000",
+            "AT 13 70000",
+            "qdisc pfifo_fast",
+        ]
     assert act.fault() == ""
+    initiator = cast("Guest", machines["initiator"])
+    assert act.times_ns(initiator) == [(12_500 * MS, 13_070 * MS)]
+    # A busy guest does it late; times count from the window's start, by the guest's clock.
+    happened = Happened(what=happening[0].do.words, asked_ns=0, began_ns=0, undone_ns=MS)
+    window = Window(start_unix_ns=12_000 * MS, start_ns=0, duration_ns=1)
+    [event] = timed([happened], window, acts, initiator)
+    assert (event.asked_ns, event.began_ns, event.undone_ns) == (0, 500 * MS, 1070 * MS)
     machines["initiator"].says = ["Error: Specified qdisc kind is unknown."]
     assert act.fault() == "the initiator guest said: Error: Specified qdisc kind is unknown."
     machines["initiator"].says = ["qdisc netem 8001: root", "qdisc netem 8001: root"]

@@ -7,7 +7,8 @@ The machines are iotax's own and end with it, however it ends, so nothing is lef
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from iotax.engine import EngineError
 from iotax.labs.base import Outcome, TrialFailed
@@ -17,12 +18,17 @@ from iotax.labs.vm.guests import Guest, Guests
 from iotax.labs.vm.qmp import QmpError, QmpLost
 from iotax.labs.vm.turns import offsets
 from iotax.places.waiting import wait_for
+from iotax.records.interruptions import Happened
 from iotax.study.events import Action, Happening
+from iotax.trial import Window
 
 _COMMAND_S = 20.0
 _TC = "/usr/sbin/tc"
 _PACKETS_MAX = 100_000
 """In the queue of a network that is slow, so that it loses none."""
+_AT = "AT "
+"""Before the time at which a script was done: seconds and microseconds of the guest's clock."""
+_SAY_TIME = rf"echo {_AT}$(busybox adjtimex | sed -n 's/.*time.tv_u\?sec: *//p')"
 
 
 def with_events(
@@ -39,7 +45,27 @@ def with_events(
         faults = [each.fault() for each in _parts(act) if isinstance(each, Scripted)]
         if fault := next(filter(None, faults), ""):
             raise TrialFailed(f"the event `{words}` could not be done: {fault}", outcome.log)
-    return outcome
+    result = outcome.result
+    events = timed(result.events, result.window, acts, load)
+    return replace(outcome, result=result.model_copy(update={"events": events}))
+
+
+def timed(events: Sequence[Happened], window: Window, acts: Mapping[str, Act], load: Guest) -> tuple[Happened, ...]:
+    """With the times at which the load's own guest did what it was told: a busy guest does it late."""
+    told = {words: iter(_times_ns(act, load)) for words, act in acts.items()}
+    return tuple(_at(each, next(told[each.what], None), window) for each in events)
+
+
+def _times_ns(act: Act, guest: Guest) -> Sequence[tuple[int, int]]:
+    [first, *_] = _parts(act)
+    return first.times_ns(guest) if isinstance(first, Scripted) else ()
+
+
+def _at(event: Happened, times_ns: tuple[int, int] | None, window: Window) -> Happened:
+    if times_ns is None:
+        return event
+    began_ns, undone_ns = (each - window.start_unix_ns for each in times_ns)
+    return event.model_copy(update={"began_ns": began_ns, "undone_ns": undone_ns})
 
 
 def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
@@ -97,6 +123,7 @@ class Scripted:
         self._begin, self._end = scripts
         self._begun = 0
         self._under_way = False
+        self._times_ns: dict[str, list[int]] = {}
 
     def begin(self) -> None:
         self._begun += 1
@@ -116,17 +143,30 @@ class Scripted:
     def fault(self) -> str:
         """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
         for guest in self._guests:
-            said = "\n".join(guest.run(f"cat {self._said}; rm -f {self._said}; {self._show}"))
+            lines = guest.run(f"cat {self._said}; rm -f {self._said}; {self._show}")
+            said = "\n".join(line for line in lines if not line.startswith(_AT))
+            self._times_ns[guest.name] = [_unix_ns(line) for line in lines if line.startswith(_AT)]
             if said.count(self._mark) != self._begun:
                 return f"the {guest.name} guest said: {said.strip() or 'nothing'}"
         return ""
 
+    def times_ns(self, guest: Guest) -> list[tuple[int, int]]:
+        """When the guest did and undid it, by its own clock; known after `fault`. Empty if it was not this guest."""
+        times_ns = self._times_ns.get(guest.name, [])
+        return list(zip(times_ns[::2], times_ns[1::2], strict=False))
+
     def _run(self, script: str, into: str) -> None:
+        done = f"{{ {script}; {_SAY_TIME}; }} {into}{self._said} 2>&1"
         try:
             for guest in self._guests:
-                wait_for(guest.port.script(f"{{ {script}; }} {into}{self._said} 2>&1"))
+                wait_for(guest.port.script(done))
         except EngineError as error:
             raise OSError(str(error)) from error
+
+
+def _unix_ns(line: str) -> int:
+    seconds, microseconds = line.removeprefix(_AT).split()
+    return int(seconds) * 1_000_000_000 + int(microseconds) * 1_000
 
 
 class _Told:
