@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # These targets rarely build test binaries twice from similar sources, so incremental compilation does not help.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
-.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures gallery fuzz sim-test engine install test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures gallery fuzz sim-test engine install develop test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -18,6 +18,10 @@ run: install
 # In parallel: one compiles, the other downloads.
 install:
 	@$(MAKE) --no-print-directory --jobs=2 engine $(VENV)/.installed
+
+# Also the Python packages of every extra and of the tests.
+develop:
+	@$(MAKE) --no-print-directory --jobs=2 engine $(VENV)/.developed
 
 engine:
 	@command -v cargo >/dev/null || { echo "iotax: cargo not found: install a Rust toolchain (https://rustup.rs), 1.89 or newer" >&2; exit 1; }
@@ -31,6 +35,11 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@scripts/link-checkout $(VENV)
 	@touch $@
 
+$(VENV)/.developed: requirements-dev.lock $(VENV)/.installed
+	@echo "installing locked Python packages of the extras and the tests into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements-dev.lock
+	@touch $@
+
 # Format, lint, types, import rules.
 check: check-rust check-python
 
@@ -40,7 +49,7 @@ check-rust:
 	cargo clippy --locked --workspace --all-targets --quiet -- --deny warnings
 	CUSTOM_LIBFUZZER_PATH=unused/libfuzzer.a CARGO_TARGET_DIR=target cargo check --locked --manifest-path fuzz/Cargo.toml --quiet
 
-check-python: $(VENV)/.installed
+check-python: $(VENV)/.developed
 	$(BIN)/ruff format --check python bench tests/python
 	$(BIN)/ruff check python bench tests/python
 	$(BIN)/ty check python bench tests/python
@@ -51,7 +60,7 @@ test: test-built
 	@scripts/run-tests here
 
 # All tests in virtual machines.
-test-vm: install test-packages
+test-vm: develop test-packages
 	@VM_WORKERS=$${VM_WORKERS:-$$(nproc)} scripts/run-tests vm
 
 # Every test not marked `long`.
@@ -59,11 +68,11 @@ test-all: test-built
 	@scripts/run-tests all
 
 # Compiles the tests first, so that no test runs while a compiler does.
-test-built: install test-packages
+test-built: develop test-packages
 	@cargo test --locked --workspace --quiet --no-run
 
 # Tests that take too long for every change: coverage of intervals, long fuzzing, every study.
-test-long: install engine-static test-packages
+test-long: develop engine-static test-packages
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest tests/python -m 'long or not long'
 	SECONDS_EACH=600 scripts/fuzz
@@ -91,7 +100,7 @@ test-packages:
 
 # Wheels with the engine and the manual pages, in out/wheels: one for glibc, which also has the static engine for hosts,
 # and one for musl. The tag of the former states which systems it supports, from the symbols that the engine uses.
-wheel: install engine-static
+wheel: develop engine-static
 	@rm -rf wheel-data/data && $(BIN)/python -m iotax.cli.manual wheel-data/data/share/man/man1
 	@cp target/static/iotax-engine wheel-data/scripts/iotax-engine-static
 	@$(BIN)/maturin build --quiet --release --locked --out out/wheels
