@@ -118,23 +118,23 @@ try-wheel: wheel
 	scripts/try-wheel "$$(ls -t out/wheels/*manylinux*.whl | head -1)"
 
 # The documentation with search, the command reference and the gallery's newest reports, in out/site.
-site: install
+site: develop
 	@scripts/site
 
-bench: install
+bench: develop
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
 
 # The charts and pictures of the README and the pages, from runs of the current commit: ten to thirty minutes, needs QEMU
 # and Chromium.
-pictures: install
+pictures: develop
 	@$(BIN)/python -m bench.pictures $(ARGUMENTS)
 
 # Complete reports for the site: half an hour, needs QEMU and Chromium. ARGUMENTS='kernel-exact' for one.
-gallery: install
+gallery: develop
 	@PYTHONPATH=. $(BIN)/python -m bench.gallery $(ARGUMENTS)
 
 # Real runs without any difference, or with a known cost, for the table in docs/results/statistics.md: about an hour.
-statistics: install
+statistics: develop
 	@PYTHONPATH=. $(BIN)/python -m bench.trust --page docs/results/statistics.md $(ARGUMENTS)
 
 clean:

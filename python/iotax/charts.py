@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from iotax.analysis import Summary
 from iotax.report import palette
 from iotax.report.page import draw
+from iotax.version import how_to_install
 
 if TYPE_CHECKING:
     import altair
@@ -21,7 +22,7 @@ def charts_of(summary: Summary) -> dict[str, altair.TopLevelMixin]:
     try:
         import altair  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ImportError("charts need Altair: pip install 'iotax[charts]'") from error
+        raise ImportError(f"charts need Altair: {how_to_install('charts')}") from error
 
     found = {}
     for drawing in draw(summary).all():

@@ -20,6 +20,7 @@ from iotax.engine import EngineError, find_engine
 from iotax.labs.vm.qemu import PROGRAM
 from iotax.report import renderer
 from iotax.report.pdf import PROGRAMS
+from iotax.version import how_to_install
 
 Outcome = Literal["yes", "no", "partly"]
 _STYLES: dict[str, str] = {"yes": "green", "partly": "yellow", "no": "red"}
@@ -112,9 +113,9 @@ def _hosts() -> Ability:
     name = "your hosts over SSH (lab hosts)"
     missing = [each for each in ("asyncssh",) if importlib.util.find_spec(each) is None]
     if missing:
-        return Ability(name, "no", "pip install 'iotax[hosts]'")
+        return Ability(name, "no", how_to_install("hosts"))
     if importlib.util.find_spec("distributed") is None:
-        return Ability(name, "partly", "SSH; for Dask and Slurm: pip install 'iotax[cluster]'")
+        return Ability(name, "partly", f"SSH; for Dask and Slurm: {how_to_install('cluster')}")
     return Ability(name, "yes", "SSH, Dask, Slurm; `iotax lab hosts check STUDY` looks at the hosts")
 
 

@@ -20,6 +20,7 @@ from iotax.cli.loading import open_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.outputs import PARQUET_MARK
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
+from iotax.version import how_to_install
 
 FORMATS = ("csv", "parquet", "json")
 BENCHER = "bencher"
@@ -224,4 +225,4 @@ def _parquet(rows: Iterable[Row]) -> bytes:
     try:
         return frame.to_parquet(None, index=False)
     except ImportError:
-        leave(Exit.USAGE, "Parquet needs pyarrow: install `iotax[parquet]`")
+        leave(Exit.USAGE, f"Parquet needs pyarrow: {how_to_install('parquet')}")

@@ -12,6 +12,7 @@ from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
 from iotax.notebook import NotebookError
+from iotax.version import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def open_sender(board: Board, url: str, warn: Callable[[str], None]) -> OtlpSend
     try:
         from iotax.live.otlp import OtlpSender
     except ImportError:
-        leave(Exit.USAGE, "--otlp needs OpenTelemetry: pip install 'iotax[otlp]'")
+        leave(Exit.USAGE, f"--otlp needs OpenTelemetry: {how_to_install('otlp')}")
     try:
         return OtlpSender(board, url, warn)
     except ValueError as error:

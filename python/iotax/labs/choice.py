@@ -10,6 +10,7 @@ from iotax.engine import EngineError, find_engine, find_host_engine
 from iotax.labs.base import Lab
 from iotax.labs.loopback import LoopbackLab
 from iotax.study import Study
+from iotax.version import how_to_install
 
 
 def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
@@ -40,5 +41,5 @@ def open_lab(study: Study, plan: Plan, destroy: Sequence[str]) -> Lab:
             return HostsLab(study, plan, find_host_engine(), frozenset(given))
         except ModuleNotFoundError as error:
             extra = "hosts" if study.lab.hosts.cluster == "ssh" else "cluster"
-            raise EngineError("missing", f"this study needs {error.name}: pip install 'iotax[{extra}]'") from error
+            raise EngineError("missing", f"this study needs {error.name}: {how_to_install(extra)}") from error
     return LoopbackLab(study, plan, find_engine(), frozenset(given))
