@@ -110,8 +110,7 @@ Default: 120s."""
     """How long Linux's NVMe waits before it tries to reconnect a lost controller, each time, in seconds. \
 Default: 10s."""
     timeo: Duration | None = None
-    """How long an NFS mount waits for an answer before it asks again, in tenths of a second. After three times as \
-long without any, Linux connects afresh. Default: 60s."""
+    """How long an NFS mount waits for an answer before it asks again, in tenths of a second (nfs(5)). Default: 60s."""
 
     @property
     def kernels(self) -> Kernels:
