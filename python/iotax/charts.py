@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from iotax.analysis import Summary
 from iotax.report import palette
-from iotax.report.page import draw
+from iotax.report.page import Page
 from iotax.version import how_to_install
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def charts_of(summary: Summary) -> dict[str, altair.TopLevelMixin]:
         raise ImportError(f"charts need Altair: {how_to_install('charts')}") from error
 
     found = {}
-    for drawing in draw(summary).all():
+    for drawing in Page(summary, "").drawings:
         whole = json.loads(palette.to_light(json.dumps(drawing.draw(drawing.wide_px))))
         spec = {name: each for name, each in whole.items() if each is not None}  # no title
         spec["$schema"] = altair.SCHEMA_URL

@@ -9,7 +9,7 @@ from iotax import outputs
 from iotax.analysis import summarise
 from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.report.page import draw, render
+from iotax.report.page import Page
 from iotax.report.pdf import PdfError, print_page
 from iotax.report.renderer import NoRendererError, to_png
 
@@ -28,17 +28,16 @@ def write(
     outputs.judge(path, notebook.path)
     if pdf is not None:
         outputs.judge(pdf, notebook.path, path)
-    summary = summarise(study_data(notebook, run))
-    drawings = draw(summary)
+    page = Page(summarise(study_data(notebook, run)), notebook.path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    html = render(summary, drawings, notebook.path.name)
+    html = page.html()
     outputs.write(path, html, notebook.path)
     if pdf is not None:
         pdf.parent.mkdir(parents=True, exist_ok=True)
         outputs.write(pdf, print_page(html), notebook.path, path)
     if charts_dir is not None:
         charts_dir.mkdir(parents=True, exist_ok=True)
-        for drawing in drawings.all():
+        for drawing in page.drawings:
             svg = drawing.file()
             outputs.write(charts_dir / f"{drawing.name}.svg", f"{outputs.NOTE_OF_ORIGIN}\n{svg}", notebook.path)
             outputs.write(charts_dir / f"{drawing.name}.png", to_png(svg))

@@ -13,7 +13,7 @@ from iotax.analysis.model import correlations
 from iotax.analysis.multiplicity import each_confidence
 from iotax.analysis.responses import CPU, IOPS, LATENCY
 from iotax.analysis.verdict import Cause, Withheld
-from iotax.report.published import words as published_words
+from iotax.report.sections.published import words as published_words
 from iotax.wording import verdicts
 from iotax.wording.costs import priced
 from iotax.wording.verdicts import against_baseline

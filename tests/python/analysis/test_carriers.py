@@ -9,7 +9,8 @@ from iotax.analysis.withheld import described, unlike_carriers
 from iotax.cli.console import console
 from iotax.cli.screen import screen
 from iotax.records import Carrier
-from iotax.report import draw, published, render
+from iotax.report.page import Page
+from iotax.report.sections import published
 from iotax.wording import answer, verdicts
 from iotax.wording.conditions import ENCRYPTED_BRIEF
 from report.factory import Simulation, carried, encrypted, study, with_facts
@@ -158,9 +159,9 @@ def test_what_counts_as_one_is_said_where_the_figure_is_shown() -> None:
     said = [finding.text for part in answer(summary) if part.title == "What counts here" for finding in part.findings]
     assert said == [AES.removesuffix(".")]
     # Below the charts of CPU per I/O, and on a terminal's first screen.
-    drawn = draw(summary)
-    assert drawn.cpu
-    assert render(summary, drawn, "n.iotax").count("an AES instruction as one, so it is not a time") >= 2
+    page = Page(summary, "n.iotax")
+    assert any(drawing.name.startswith("cpu-an-io") for drawing in page.drawings)
+    assert page.html().count("an AES instruction as one, so it is not a time") >= 2
     assert ENCRYPTED_BRIEF in [str(line) for line in screen(console(), data, 40)]
     # If the guests' clock is time, CPU time includes what encryption really takes.
     timed = with_facts(data, clock="time")

@@ -10,7 +10,8 @@ from iotax.analysis import Verdict, summarise
 from iotax.analysis.change import changes
 from iotax.analysis.precision import half_width
 from iotax.analysis.verdict import Cause
-from iotax.report.tables import cards, main_groups
+from iotax.report.sections.figures import main_groups
+from iotax.report.sections.verdict import cards
 from iotax.study import Study
 from iotax.wording import trust, verdicts
 from report.factory import OPEN, Simulation, study

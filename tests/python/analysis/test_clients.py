@@ -8,8 +8,8 @@ import pytest
 
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.clients import Clients, clients_of
-from iotax.report import clients as rows
-from iotax.report import draw, render
+from iotax.report.page import Page
+from iotax.report.sections import clients as rows
 from iotax.trial import Client
 from iotax.units import show_rate
 from iotax.wording import clients, figure, trust
@@ -68,7 +68,7 @@ def test_totals_of_mostly_disturbed_runs_say_so() -> None:
 
 def test_the_first_section_of_a_report_names_clients_totals_and_cpu_by_role() -> None:
     summary = summarise(of_hosts({"h1": 0.5, "h2": 0.5}))
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     verdict = page.partition('<section id="verdict">')[2].partition("</section>")[0]
     assert "<dt>Clients</dt>" in verdict
     assert "2 clients: h1, h2." in verdict
@@ -100,13 +100,13 @@ def test_of_many_treatments_the_first_are_shown_and_the_rest_folded_away(monkeyp
     first, rest = rows.groups(summary)
     assert sum(len(group.rows) for group in first) == 2
     assert sum(len(group.rows) for group in rest) == len(summary.cells) - 2
-    assert "<summary>The other treatments</summary>" in render(summary, draw(summary), "n.iotax")
+    assert "<summary>The other treatments</summary>" in Page(summary, "n.iotax").html()
 
 
 def test_a_study_of_one_host_says_nothing_of_clients() -> None:
     summary = summarise(Simulation().data(study()))
     assert clients_of(summary) == []
-    assert "<dt>Clients</dt>" not in render(summary, draw(summary), "n.iotax")
+    assert "<dt>Clients</dt>" not in Page(summary, "n.iotax").html()
 
 
 def test_many_hosts_are_not_all_named() -> None:
@@ -133,7 +133,7 @@ def test_trials_with_fewer_clients_are_told_and_counted_nowhere() -> None:
     [finding] = [each for each in trust(summary) if each.subject == "apart"]
     told = "1 trial ran with fewer clients, without h3, and no figure or comparison counts it"
     assert finding.text.startswith(f"{told}: {lone.trial.id}, 2 of 3 clients, ")
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert told in page.partition('<section id="verdict">')[2].partition("</section>")[0]
 
 
@@ -144,4 +144,4 @@ def test_a_report_of_such_trials_alone_compares_nothing() -> None:
             object.__setattr__(attempt.result, "left_out", ("h3",))
     summary = summarise(StudyData(data.study, data.attempts, data.planned))
     assert not summary.data.runs
-    assert "ran with fewer clients, without h3" in render(summary, draw(summary), "n.iotax")
+    assert "ran with fewer clients, without h3" in Page(summary, "n.iotax").html()

@@ -10,7 +10,7 @@ import pytest
 from iotax.analysis import Run, Severity, summarise
 from iotax.analysis.common_window import common_window
 from iotax.analysis.validity import check_run
-from iotax.report import draw, render
+from iotax.report.page import Page
 from iotax.trial import Client, TrialResult
 from iotax.wording import clients as wording
 from report.factory import Simulation, study
@@ -132,6 +132,6 @@ def test_the_sentences_of_terminal_and_report_name_the_straggler(run: Run) -> No
     line = wording.sentences(summary)[0]
     runs = len(summary.cells[0].runs)
     assert f"; h2 did I/Os for a shorter part of the window than the others in {runs} of {runs} runs" in line
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "h2 completed nothing in the last " in page
     assert "h2 did I/Os for a shorter part of the window" in page

@@ -11,7 +11,7 @@ from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.responses import CPU, CPU_HYPERVISOR, RESPONSES, counted
 from iotax.analysis.verdict import Cause
 from iotax.records import CpuTime, CpuUse, Facts, Lack, VmThreads, cpu_of
-from iotax.report.tables import cpu_columns, cpu_groups
+from iotax.report.sections.cpu import cpu_columns, cpu_groups
 from iotax.study import Study
 from iotax.trial import Attempt
 from iotax.wording.answer import answer

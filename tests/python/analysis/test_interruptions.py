@@ -18,7 +18,7 @@ from iotax.analysis.responses import LONGEST_GAP, SLOW, Run
 from iotax.analysis.verdict import Cause
 from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
-from iotax.report.page import draw, render
+from iotax.report.page import Page
 from iotax.rows import attempt_rows
 from iotax.study import Study
 from iotax.study.read import read_study
@@ -96,20 +96,20 @@ def test_upper_bounds_on_both_sides_are_no_verdict(data: StudyData) -> None:
     assert of["nvme-tcp"].withheld is not None
     assert of["nvme-tcp"].withheld.cause is Cause.BOUNDS
     assert of["nfs3"].verdict is not None
-    assert "≤ 1.00" in render(summary, draw(summary), "n.iotax")
+    assert "≤ 1.00" in Page(summary, "n.iotax").html()
 
 
 def test_they_are_shown_where_they_are_asked_for_and_where_something_stood_still(data: StudyData) -> None:
     summary = summarise(data)
     assert all(title in shown(summary) for title in ("gap", "over 100 ms", "over 1 s"))
-    assert "Interruptions" in render(summary, draw(summary), "n.iotax")
+    assert "Interruptions" in Page(summary, "n.iotax").html()
     unasked = Simulation().data(study())
     quiet = summarise(unasked)
     assert not worth_showing(quiet)
-    assert "Interruptions" not in render(quiet, draw(quiet), "n.iotax")
+    assert "Interruptions" not in Page(quiet, "n.iotax").html()
     assert "over 100 ms" not in shown(quiet)
     stalled = summarise(with_gaps(unasked, {"iscsi": Gaps(longest_ns=1200 * MS, listed_from_ns=MS)}))
-    page = render(stalled, draw(stalled), "n.iotax")
+    page = Page(stalled, "n.iotax").html()
     assert "Interruptions" in page
     assert "1,200" in page
     assert "of all workers together" in page
@@ -126,7 +126,7 @@ def test_a_second_without_io_is_usual_at_a_low_rate() -> None:
 def test_gaps_of_one_client_are_called_so(data: StudyData) -> None:
     apart = Gaps(longest_ns=1200 * MS, listed_from_ns=MS, of="client")
     summary = summarise(with_gaps(data, {"iscsi": apart}))
-    assert "of any one client, since their clocks run apart" in render(summary, draw(summary), "n.iotax")
+    assert "of any one client, since their clocks run apart" in Page(summary, "n.iotax").html()
 
 
 def test_a_notebook_keeps_them_and_rows_have_them(data: StudyData, tmp_path: Path) -> None:

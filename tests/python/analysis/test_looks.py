@@ -18,8 +18,8 @@ from iotax.analysis.data import Grid
 from iotax.analysis.responses import IOPS
 from iotax.analysis.verdict import Cause
 from iotax.design import plan
-from iotax.report.checklist import checklist
-from iotax.report.tables import limits_of
+from iotax.report.sections.checklist import checklist
+from iotax.report.sections.validity import limits_of
 from iotax.trial import Attempt, Look, Trial
 from iotax.wording import answer, trust
 from report.factory import PATHS, Simulation, counted_attempt, study

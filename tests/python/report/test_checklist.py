@@ -11,8 +11,8 @@ import pytest
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.validity import check_run
 from iotax.records import CpuTime, CpuUse
-from iotax.report.checklist import checklist
-from iotax.report.tables import limits_of
+from iotax.report.sections.checklist import checklist
+from iotax.report.sections.validity import limits_of
 from iotax.trial import Checks, Latency, TrialResult, Verify
 from report.factory import Simulation, study, with_facts
 

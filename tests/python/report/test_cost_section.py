@@ -18,7 +18,8 @@ from iotax.analysis.responses import CPU
 from iotax.notebook import Notebook
 from iotax.queueing import MMc
 from iotax.records import CpuTime, CpuUse
-from iotax.report.cost import cost_lead, sized_by_sources
+from iotax.report.sections.cost import cost_lead
+from iotax.report.sections.sizing import sized_by_sources
 from iotax.wording import answer, figure
 from iotax.wording.costs import by_rate
 from report.factory import COST, PATHS, Simulation, study, write_notebook

@@ -10,9 +10,9 @@ from iotax.analysis import StudyData, Summary, summarise
 from iotax.analysis.responses import CPU_GUEST, CPU_INITIATOR_KERNEL, CPU_TARGET_KERNEL
 from iotax.records import CpuTime, CpuUse
 from iotax.records.cpu import Role
-from iotax.report import draw, render
 from iotax.report.charts import layers, layers_said, layers_used
 from iotax.report.charts.layers import BOTH, DISK, GENERATOR, HYPERVISOR, INITIATOR, MACHINE, TARGET, layers_us
+from iotax.report.page import Page
 from iotax.trial import Attempt
 from report.factory import Simulation, study
 
@@ -96,7 +96,7 @@ def test_a_process_that_serves_a_virtual_disk_is_no_part_of_the_initiators_kerne
 
 
 def test_the_report_says_what_a_virtual_disk_adds_to_the_initiators_figure() -> None:
-    plain, above = (render(each, draw(each), "n.iotax") for each in (guests(), with_virtual_disk(guests())))
+    plain, above = (Page(each, "n.iotax").html() for each in (guests(), with_virtual_disk(guests())))
     said = "includes everything between load and initiator"
     assert said in above
     assert said not in plain
@@ -106,7 +106,7 @@ def test_the_report_has_a_sentence_for_each_layer() -> None:
     summary = guests()
     said = layers_said(summary)
     assert [name for name, _ in layers_used(summary)] == [each.partition(":")[0] for each in said]
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "Layer by layer" in page
     assert said[1].replace("’", "&#39;") in page or said[1] in page
 
@@ -135,6 +135,6 @@ def test_processes_in_user_space_have_no_layers_and_the_report_says_why() -> Non
     assert layers(summary, summary.cells[0].condition) is None
     [said] = layers_said(summary)
     assert said.startswith("Layers are not separated: initiator and target are processes in user space")
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "Layer by layer" not in page
     assert "Layers are not separated" in page

@@ -7,8 +7,8 @@ import pytest
 
 from analysis.test_link import STUDY, measured
 from iotax.analysis import Summary, summarise
-from iotax.report import link
-from iotax.report.page import draw, render
+from iotax.report.page import Page
+from iotax.report.sections import links
 from iotax.study.read import read_study
 from report.factory import ENVIRONMENT, Simulation, study
 
@@ -23,22 +23,22 @@ def bound() -> Summary:
 
 
 def test_raw_stands_beside_shares_of_links(bound: Summary) -> None:
-    [small, large] = link.groups(bound)
+    [small, large] = links.groups(bound)
     assert [group.condition for group in (small, large)] == ["Block size 4KiB", "Block size 64KiB"]
     assert [figure.value for figure in small.rows[1].figures] == ["1,360", "125", "40.0 %", "–"]
     # 0.98 × 3,094 over 0.96 × 3,306 MB/s, then 0.98 over 0.96.
     assert [figure.value for figure in large.rows[1].figures] == ["3,340", "95.5", "98.0 %", "102"]
-    assert all(len(row.figures) == len(link.columns(bound)) for row in small.rows + large.rows)
-    assert link.note(bound).startswith("In 1 comparison both links carried 90 % of that or more")
-    assert link.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE with MTU\u00a09000 3,090 MB/s"
+    assert all(len(row.figures) == len(links.columns(bound)) for row in small.rows + large.rows)
+    assert links.note(bound).startswith("In 1 comparison both links carried 90 % of that or more")
+    assert links.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE with MTU\u00a09000 3,090 MB/s"
 
 
 def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> None:
-    page = render(bound, draw(bound), "n.iotax")
+    page = Page(bound, "n.iotax").html()
     assert '<a href="#links">' in page
     assert re.search(r"the study names each link, and its ceiling", page)
     without = summarise(Simulation().data(study()))
-    page = render(without, draw(without), "n.iotax")
+    page = Page(without, "n.iotax").html()
     assert "#links" not in page
     assert "Closed loop of 1, 8, 32 I/Os" in page
 
@@ -46,6 +46,6 @@ def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> N
 def test_what_a_link_cannot_carry_is_called_so() -> None:
     data = measured(read_study("s", STUDY, Path("/")), {each: 1.5 * share for each, share in SHARES.items()})
     summary = summarise(type(data)(data.study, data.attempts, environment=ENVIRONMENT))
-    assert link.note(summary).startswith("2 treatments carried more than their link can")
-    page = render(summary, draw(summary), "n.iotax")
+    assert links.note(summary).startswith("2 treatments carried more than their link can")
+    page = Page(summary, "n.iotax").html()
     assert "A treatment carried more than its link can." in page

@@ -21,8 +21,8 @@ from iotax.cli.profile import print_profiles
 from iotax.labs.vm import layers
 from iotax.records import Call, Profile
 from iotax.records.cpu import Role
-from iotax.report import draw, render
 from iotax.report.charts import families_used, flame_graphs, instructions
+from iotax.report.page import Page
 from iotax.soundness import unsound
 from iotax.trial import TrialResult
 from iotax.wording.profile import FAMILIES
@@ -114,12 +114,12 @@ def test_a_table_that_is_too_wide_is_divided_and_no_figure_is_cut() -> None:
 
 def test_a_page_has_the_same_figures_with_their_shares() -> None:
     summary = summarise(profiled(apart=False))
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "<h3>Instructions by layer, initiator and target together, outstanding 8</h3>" in page
     assert '<td class="num ">4,000<small>80.0 %</small></td>' in page
     assert "rpc_run_task [sunrpc]<small>NFS, RPC</small>" in page
     plain = summarise(Simulation().data(study()))
-    assert "Instructions by layer" not in render(plain, draw(plain), "n.iotax")
+    assert "Instructions by layer" not in Page(plain, "n.iotax").html()
 
 
 def test_each_bar_is_stacked_by_groups_of_layers_on_one_scale() -> None:
@@ -134,7 +134,7 @@ def test_each_bar_is_stacked_by_groups_of_layers_on_one_scale() -> None:
     assert [name for name, _ in families_used(summary)] == [
         "Storage protocol and target", "TCP/IP, network", "Copies, checksums, crypto",
     ]  # fmt: skip
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "<h3>Where the instructions go</h3>" in page
     assert instructions(summarise(Simulation().data(study()))) == []
 
@@ -161,7 +161,7 @@ def test_a_flame_graph_has_a_box_for_each_function_above_its_caller() -> None:
     texts = [each["text"] for each in drawn[1].draw(120)["layer"][1]["data"]["values"]]
     assert texts[0] == "worker_thread"
     assert texts[1].endswith("…")
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "<summary>Calls, as flame graphs</summary>" in page
     assert flame_graphs(summarise(Simulation().data(study()))) == []
 
@@ -171,7 +171,7 @@ def test_bytes_copied_stand_below_the_instructions() -> None:
     rows = [line.split() for line in printed(data, 80).splitlines()]
     assert ["bytes", "copied", "4,096", "4,096", "4,096"] in rows
     summary = summarise(data)
-    page = render(summary, draw(summary), "n.iotax")
+    page = Page(summary, "n.iotax").html()
     assert "<summary>Memory</summary>" in page
     assert "Cache lines" not in page.partition("<summary>Memory</summary>")[2].partition("<p")[0]
 

@@ -13,9 +13,9 @@ from iotax.cli.summary import run_document
 from iotax.collected import study_data
 from iotax.notebook import Notebook
 from iotax.records.cpu import CpuTime, CpuUse
-from iotax.report import published
 from iotax.report.charts import published_figures
-from iotax.report.page import draw
+from iotax.report.page import Page
+from iotax.report.sections import published
 from iotax.study.published import Published
 from iotax.trial import Attempt
 from iotax.wording.published import agreement as said_of_agreement
@@ -75,7 +75,7 @@ def test_what_was_not_measured_is_left_open(data):
 def test_the_page_cites_the_source_and_shows_both(data, tmp_path):
     with Notebook(write_notebook(tmp_path / "p.iotax", data)) as notebook:
         text = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
-        names = {drawing.name for drawing in draw(summarise(study_data(notebook))).all()}
+        names = {drawing.name for drawing in Page(summarise(study_data(notebook)), "n.iotax").drawings}
     for word in ("Published and measured", "Somebody, 2014. Other parts.", "published as Fibre Channel", "ours higher"):
         assert word in text
     assert {"published-1-cpu-initiator-relative", "published-1-cpu-initiator-absolute"} <= names

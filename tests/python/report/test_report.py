@@ -13,7 +13,7 @@ import pytest
 from iotax import report
 from iotax.analysis import Estimate, StudyData, summarise
 from iotax.notebook import Notebook
-from iotax.report.forest import WIDTH, forest
+from iotax.report.sections.forest import WIDTH, forest
 from iotax.wording import answer, brief
 from report.factory import Simulation, study, write_notebook
 
@@ -100,7 +100,7 @@ def test_each_verdict_stands_in_a_row_with_its_interval_drawn_beside_it(quick):
 def test_what_lies_beyond_the_scale_of_verdicts_is_marked():
     summary = summarise(Simulation().data(study()))
     far = replace(brief.lines(summary)[0], ratios=(Estimate(100.0, 50.0, 200.0),))
-    with mock.patch("iotax.report.forest.brief.lines", return_value=[far]):
+    with mock.patch("iotax.report.sections.forest.brief.lines", return_value=[far]):
         (row,) = forest(summary).rows
     assert row.beyond == "right" and row.high <= WIDTH
 

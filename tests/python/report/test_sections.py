@@ -10,10 +10,12 @@ from iotax.analysis import StudyData, summarise
 from iotax.analysis.effects import effects, residuals
 from iotax.collected import study_data
 from iotax.notebook import Notebook
-from iotax.report import generators
-from iotax.report.page import draw
-from iotax.report.search import columns, groups, lead
-from iotax.report.tables import checked, direction_groups, limits_of, span, validity_rows
+from iotax.report.page import Page
+from iotax.report.sections import generators
+from iotax.report.sections.percentiles import direction_groups
+from iotax.report.sections.search import columns, groups, lead
+from iotax.report.sections.validity import checked, limits_of, validity_rows
+from iotax.report.sections.verdict import span
 from iotax.trial import ModelledMedia
 from report.factory import OPEN, PATHS, SWEEP, Simulation, study, write_notebook
 
@@ -22,7 +24,7 @@ def written(data: StudyData, tmp_path) -> tuple[str, set[str]]:
     """The page and the names of its charts."""
     with Notebook(write_notebook(tmp_path / "n.iotax", data)) as notebook:
         page = report.write(notebook, tmp_path / "r.html").read_text(encoding="utf-8")
-        return page, {drawing.name for drawing in draw(summarise(study_data(notebook))).all()}
+        return page, {drawing.name for drawing in Page(summarise(study_data(notebook)), "n.iotax").drawings}
 
 
 @pytest.fixture(scope="module")

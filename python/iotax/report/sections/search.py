@@ -1,12 +1,33 @@
-"""Rows with the results of a search for the best load or the knee."""
+"""What a search for the best load or the knee found."""
+
+from __future__ import annotations
 
 from iotax.analysis import Summary
 from iotax.analysis.knee import Knee, holds
 from iotax.analysis.search import against_baseline, winners
+from iotax.report import charts
+from iotax.report.section import Panels, Part, Section, Source, Table, note
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.units import show_time
 from iotax.wording import title
 from iotax.wording.search import sentences
+
+
+def section(source: Source) -> Section | None:
+    summary = source.summary
+    if not lead(summary):
+        return None
+    parts: list[Part] = [
+        Table(columns(summary), groups(summary), "What the search found"),
+        note(objective(summary)),
+    ]
+    if probes := source.drawn([charts.probes(summary, source.looks)]):
+        caption = (
+            "Every run of the search and of the knee. Filled: the objective was met and the rate achieved. Open: not. "
+            "Dashed: the objective."
+        )
+        parts.append(Panels(probes, caption, 2, source.legend(), 2))
+    return Section("search", "Search", parts, "Search")
 
 
 def lead(summary: Summary) -> list[str]:

@@ -6,6 +6,8 @@ from collections import Counter
 from typing import Literal
 
 from iotax.analysis import Summary
+from iotax.report.section import Bullets, Phrase, Section, Source, Text
+from iotax.study.imported import ImportedStudy
 from iotax.trial import LatencyKnown, TrialResult
 
 _LATENCY: dict[LatencyKnown | Literal["apart"], str] = {
@@ -16,6 +18,18 @@ _LATENCY: dict[LatencyKnown | Literal["apart"], str] = {
     "mean": "means only, no percentiles",
     "none": "no latency",
 }
+
+
+def section(source: Source) -> Section | None:
+    study, said = source.summary.data.study, notes(source.summary)
+    if not said:
+        return None
+    of = study.source if isinstance(study, ImportedStudy) else ""
+    lead = (
+        f"iotax did not measure these results; they were imported from {of}. Anything that is not in the files is "
+        "unknown."
+    )
+    return Section("imported", "What the files say", [Text(lead), Bullets([Phrase(each) for each in said])], "Files")
 
 
 def notes(summary: Summary) -> list[str]:

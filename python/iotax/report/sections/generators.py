@@ -1,13 +1,28 @@
-"""Rows that compare generators: the same load issued by two programs."""
+"""Generator against generator: the same load issued by two programs."""
+
+from __future__ import annotations
 
 from iotax.analysis import CellSummary, Estimate, Response, Summary
 from iotax.analysis.data import Cell
 from iotax.analysis.responses import CPU_INITIATOR, IOPS, LATENCY
+from iotax.report.section import Section, Source, Table, Text
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.wording import title
 
 GENERATOR = "generator"
 _RESPONSES = (IOPS, LATENCY, CPU_INITIATOR)
+
+
+def section(source: Source) -> Section | None:
+    shown = groups(source.summary)
+    if not shown:
+        return None
+    heading = "Generator against generator"
+    lead = (
+        "The same load on the same target, issued by two programs. Where they disagree beyond the interval, the "
+        "measurement depends on the program."
+    )
+    return Section("generators", heading, [Text(lead), Table(columns(source.summary), shown, heading)], "Generators")
 
 
 def columns(summary: Summary) -> list[Column]:

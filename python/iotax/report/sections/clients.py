@@ -1,15 +1,33 @@
-"""Rows about several hosts: their total and each alone."""
+"""Several hosts, their total and each alone: a part of the verdict."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
 from iotax.analysis import CellSummary, Summary
 from iotax.analysis.clients import Clients, clients_of
+from iotax.report.section import Answers, Folded, Part, Source, Table, note
 from iotax.report.tables import Column, Figure, Group, by_condition
 from iotax.units import counted, show_rate
+from iotax.wording import clients as wording
 from iotax.wording import figure
 
 ROWS_MAX = 12
 """Rows shown before the rest is folded."""
+
+
+def parts(source: Source) -> list[Part]:
+    """Empty if no trial had several hosts."""
+    summary = source.summary
+    lines = wording.took_part(summary)
+    if not lines:
+        return []
+    first, rest = groups(summary)
+    shown: list[Part] = [Table(columns(summary), first, "Clients, their totals and CPU by role")]
+    if rest:
+        others = Table(columns(summary), rest, "Clients of the other treatments")
+        shown.append(Folded("The other treatments", [others]))
+    return [Answers([("Clients", [*shown, *map(note, lines)])])]
 
 
 def columns(summary: Summary) -> list[Column]:

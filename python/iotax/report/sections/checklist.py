@@ -1,14 +1,17 @@
 """Answers, for this run, what experts ask of a storage benchmark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from iotax.analysis import Severity, Summary
 from iotax.analysis.limits import Limit
 from iotax.analysis.precision import precise_enough
 from iotax.analysis.validity import near_own_target
-from iotax.report import link
 from iotax.report.charts import is_sweep
+from iotax.report.section import Section, Source, Text
+from iotax.report.sections.links import beyond, is_known
+from iotax.report.sections.validity import limits_of
 from iotax.study.imported import ImportedStudy
 from iotax.wording import inside, looked, not_sized
 
@@ -28,6 +31,18 @@ class Item:
     ask: str
     answer: Answer
     because: str
+
+
+@dataclass(frozen=True)
+class Checklist:
+    kind: ClassVar[str] = "checklist"
+    items: Sequence[Item]
+
+
+def section(source: Source) -> Section:
+    lead = Text("Questions that experts ask about a storage benchmark, answered for this run.")
+    items = checklist(source.summary, limits_of(source.summary))
+    return Section("checklist", "Checklist", [lead, Checklist(items)], "Checklist")
 
 
 def checklist(summary: Summary, limits: list[Limit]) -> list[Item]:
@@ -109,7 +124,7 @@ def _configuration(summary: Summary) -> Item:
             f"{known}; both sides share a machine over loopback, so no link has a ceiling, and the implementations "
             "differ as well as the protocols.",
         )
-    if link.is_known(summary):
+    if is_known(summary):
         return Item(ask, "yes", f"{known}; the study names each link, and its ceiling is shown beside the throughput.")
     if study.links:
         return Item(ask, "partly", f"{known}; links are named, but not for every protocol compared.")
@@ -161,7 +176,7 @@ def _sound(summary: Summary) -> Item:
 def _beyond(summary: Summary) -> str:
     """Impossible results: more than a link can carry, more processor time than there are processors. Empty if there are
     none."""
-    if link.beyond(summary):
+    if beyond(summary):
         return "A treatment carried more than its link can."
     for run in summary.data.runs:
         for part in run.result.cpu:

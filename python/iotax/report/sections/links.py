@@ -1,9 +1,13 @@
-"""Rows with throughput as a share of the link's capacity."""
+"""Throughput as a share of what the links can carry."""
+
+from __future__ import annotations
 
 from iotax.analysis import CellSummary, Estimate, Summary
 from iotax.analysis.data import PROTOCOL
 from iotax.analysis.link import BOUND, ceiling_bytes_per_s, is_bound, link_of, per_share, shares
 from iotax.analysis.responses import BANDWIDTH
+from iotax.report.section import Section, Source, Table, Text
+from iotax.report.section import note as remark
 from iotax.report.tables import Column, Figure, Group, absolute, by_condition
 from iotax.units import counted, show_share
 from iotax.wording import figure, title
@@ -12,6 +16,19 @@ _ROUNDING = 0.02
 """Share that counts as at the limit."""
 MEGABYTES = (1 << 20) / 1e6
 """Bandwidth is printed in MiB/s, links in powers of ten."""
+
+
+def section(source: Source) -> Section | None:
+    summary = source.summary
+    shown = groups(summary)
+    if not shown:
+        return None
+    lead = (
+        "Protocols over links with different rates, raw and as shares of what their link can carry one way, after "
+        f"framing and TCP/IP or Fibre Channel headers: {ceilings(summary)}."
+    )
+    table = Table(columns(summary), shown, "Throughput as a share of the links")
+    return Section("links", "Links", [Text(lead), table, remark(note(summary))], "Links")
 
 
 def ceilings(summary: Summary) -> str:

@@ -1,48 +1,65 @@
-"""The CPU model and the sizing as rows of text."""
+"""The CPU cost of an I/O by the model of busy processors over the rate, and the model's checks."""
 
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from dataclasses import replace
 
 from iotax.analysis import Estimate, Summary
-from iotax.analysis.capacity import (
-    REPORT_CORES,
-    REPORT_RATE_IOPS,
-    STORAGE_US,
-    UTILISATIONS,
-    Demand,
-    capacity,
-    per_core_iops,
-    rate_at,
-    response_us,
-    slowdown,
-)
 from iotax.analysis.cost import PARTS, CpuCosts
 from iotax.analysis.cpu_model import CpuModel
 from iotax.analysis.regression import FTest
 from iotax.analysis.responses import CPU
 from iotax.design.power import BLOCKS_ENOUGH, block_reach
-from iotax.queueing import MMc, SizingTarget, size
+from iotax.report import charts
+from iotax.report.section import Heading, Panels, Part, Section, Source, Table, Text, facts, note
 from iotax.report.tables import Column, Figure, Group, Row
 from iotax.units import counted
-from iotax.wording import comparable, figure, title
+from iotax.wording import figure, inside, title
 from iotax.wording.costs import by_rate, priced
 from iotax.wording.figures import ALIKE
+from iotax.wording.processors import contents
 from iotax.wording.verdicts import cautioned
-
-TARGETS = (
-    ("≤ 80 % busy", SizingTarget(0.8)),
-    ("response ≤ 1.25 × service", SizingTarget(1.0, response_max_ratio=1.25)),
-    ("response ≤ 1.1 × service", SizingTarget(1.0, response_max_ratio=1.1)),
-)
-
 
 _NOTHING = 1e-6
 """Share of a cost: a smaller term is a rounding error."""
 
 
-@dataclass(frozen=True)
-class Fact:
-    name: str
-    text: str
+def section(source: Source) -> Section | None:
+    summary, looks = source.summary, source.looks
+    costs = summary.costs
+    if costs is None:
+        return None
+    base, legend = summary.grid.baseline_arm, source.legend(costs.model.arms)
+    columns = (
+        "Slopes of busy processors over achieved IOPS, means over the levels of the other factors; below each its 95 % "
+        f"interval (of the blocks for µs, Fieller’s for the ratio). {' '.join(contents(summary))}"
+    )
+    caption = (
+        "Left: every run, and the model at the mean over its factors; open points are measurements without load. "
+        "Right: by how much each factor changes the CPU time per I/O, with 95 % intervals; right of zero is more CPU."
+    )
+    lines = source.drawn([charts.cost_lines(costs, looks), charts.cost_effects(costs, looks)])
+    parts: list[Part] = [
+        *(Text(text, "lead") for text in cost_lead(summary)),
+        Table(cost_columns(costs, base), cost_groups(costs, base), "CPU time per I/O by the model"),
+        note(columns),
+        Panels(lines, caption, 2, legend, 2),
+    ]
+    if by_factor := source.drawn(charts.cost_interactions(costs, looks)):
+        caption = (
+            "CPU time per I/O by level, a line for each protocol, 95 % intervals. Where lines are not parallel the "
+            "effect depends on the protocol."
+        )
+        parts.append(Panels(by_factor, caption))
+    parts += [Heading("Checks of the model"), facts(cost_facts(costs), one_column=True), note(_equation_note(costs))]
+    if half_normal := source.drawn([charts.cost_half_normal(costs, looks, base)]):
+        caption = " ".join(each.description for each in half_normal)
+        parts.append(Panels(half_normal, caption, 2, legend, 2))
+    residuals = source.drawn(charts.cost_residuals(costs, looks))
+    said = " ".join(f"{each.title}: {inside(each.description)}" for each in residuals)
+    caption = f"Residuals, as a share of the fitted value of each run. {said}"
+    parts.append(Panels(residuals, caption, first=3))
+    return Section("cost", "CPU cost per I/O", parts, "Cost")
 
 
 def cost_lead(summary: Summary) -> list[str]:
@@ -66,7 +83,7 @@ def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
         figures = []
         for key in _keys(costs):
             model = costs.models[key]
-            figures.append(_estimate(model.cost_us(arm)) if arm in model.arms else Figure("–"))
+            figures.append(estimated(model.cost_us(arm)) if arm in model.arms else Figure("–"))
         if base not in costs.model.arms:
             relative = Figure("–")
         elif arm == base:
@@ -82,7 +99,7 @@ def cost_groups(costs: CpuCosts, base: str) -> list[Group]:
     return [Group("", rows)]
 
 
-def cost_facts(costs: CpuCosts) -> list[Fact]:
+def cost_facts(costs: CpuCosts) -> list[tuple[str, str]]:
     """The model's facts that a critical reader asks for."""
     model = costs.model
     idle = "runs without load" if costs.idle_runs else "measurements before each block"
@@ -95,9 +112,9 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     if p is not None:
         background += f"{'' if p < 0.05 else 'not '}significantly different from zero (p {_p(p)}); "
     background += "the model keeps it anyway"
-    facts = [Fact("Blocks", _blocks(model)), Fact("Background", background)]
-    facts += [Fact(f"Equation, {title(arm)}", _equation(model, arm)) for arm in model.arms]
-    facts.append(Fact("Linear in IOPS", _linear(costs)))
+    facts = [("Blocks", _blocks(model)), ("Background", background)]
+    facts += [(f"Equation, {title(arm)}", _equation(model, arm)) for arm in model.arms]
+    facts.append(("Linear in IOPS", _linear(costs)))
     if model.lack_of_fit is not None:
         missed = model.lack_of_fit.p < 0.05
         text = (
@@ -105,12 +122,12 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
             if missed
             else "no sign of a missing term"
         )
-        facts.append(Fact("Lack of fit", f"{text} ({_test(model.lack_of_fit)})"))
+        facts.append(("Lack of fit", f"{text} ({_test(model.lack_of_fit)})"))
     for (one, other), test in model.interactions.items():
         name = f"{_name(one)} × {_name(other)}"
-        facts.append(Fact(name, f"{'matters' if test.p < 0.05 else 'no sign that it matters'} ({_test(test)})"))
+        facts.append((name, f"{'matters' if test.p < 0.05 else 'no sign that it matters'} ({_test(test)})"))
     facts.append(
-        Fact(
+        (
             "Scatter",
             f"standard deviation of runs about the model {100 * model.residual_share:.1f} %; prediction error of each "
             "run "
@@ -121,120 +138,11 @@ def cost_facts(costs: CpuCosts) -> list[Fact]:
     return facts
 
 
-def equation_note(costs: CpuCosts) -> str:
+def _equation_note(costs: CpuCosts) -> str:
     """How to read its terms."""
     several = any(len(levels) > 2 for levels in costs.model.factors.values())
     other = "its factor’s last, and 0 at others" if several else "the other"
     return f"In equations [factor level] is +1 at the level named and −1 at {other}."
-
-
-def size_columns() -> list[Column]:
-    named = [Column(name, "cores") for name, _ in TARGETS]
-    return [Column("CPU", "µs per I/O"), Column("Per core", "IOPS"), *named]
-
-
-def size_groups(summary: Summary) -> list[Group]:
-    rows = []
-    for cost in summary.report_sizing.costs:
-        figures = [_estimate(cost.cost_us), Figure(figure(per_core_iops(cost)))]
-        for _, target in TARGETS:
-            found = capacity(cost, Demand(REPORT_RATE_IOPS, target))
-            if found.size is None:
-                figures.append(Figure("–", found.reason))
-                continue
-            text = f"{100 * found.size.queue.utilisation:.0f} % busy, {figure(found.size.response_s * 1e6)} µs"
-            ends = "" if found.cores == str(found.size.servers) else found.cores.partition(" ")[2].strip("()")
-            figures.append(Figure(str(found.size.servers), f"{ends}; {text}" if ends else text))
-        rows.append(Row(cost.arm, title(cost.arm), figures))
-    return [Group(f"{REPORT_RATE_IOPS:,} IOPS", rows)]
-
-
-@dataclass(frozen=True)
-class Sized:
-    """How a source computed its sizing."""
-
-    source: str
-    columns: list[Column]
-    groups: list[Group]
-    note: str
-
-
-def sized_by_sources(summary: Summary) -> list[Sized]:
-    """For each source that gives cores for a rate: how busy they would be at its own costs, how long an I/O would wait,
-    and how many cores a limit of 80 % takes."""
-    name, target = TARGETS[0]
-    found = []
-    for source in summary.data.study.published:
-        rows, busiest = [], []
-        for each in source.figures:
-            if each.cores is None or each.absolute is None or source.rate_iops is None:
-                continue
-            us = sum(each.absolute) / 2
-            load = source.rate_iops * us * 1e-6
-            enough = size(source.rate_iops, us * 1e-6, target)
-            theirs = Figure("no bound", "more than they can do")
-            if load < each.cores:
-                response = MMc(source.rate_iops, us * 1e-6, each.cores).response_s * 1e6
-                theirs = Figure(figure(response), f"{response / us:.1f} times the service")
-                busiest.append(load / each.cores)
-            figures = [Figure(figure(us)), Figure(str(each.cores)), Figure(f"{100 * load / each.cores:.0f} %"), theirs]
-            figures.append(Figure(str(enough.servers), f"{figure(enough.response_s * 1e6)} µs"))
-            label = title(" · ".join(str(level) for level in each.of.values()))
-            rows.append(Row("", label, figures, f"published as {each.called}" if each.called else ""))
-        if not rows:
-            continue
-        columns = [
-            Column("Published cost", "µs per I/O"),
-            Column("Published cores", f"{source.rate_iops:,} IOPS"),
-            Column("Busy", "of these"),
-            Column("Mean response", "µs on them, M/M/c"),
-            Column(name, "cores, and mean response"),
-        ]
-        note = "The source divides the rate by what one core can do, which keeps its cores almost fully busy."
-        if busiest:
-            more = figure(100 * (1 / max(busiest) - 1))
-            note += (
-                f" Do not size so: at {more} % more load, or where an I/O costs as much more, the queue grows without "
-                "bound; and on the way there an I/O waits longer than it is served."
-            )
-        found.append(Sized(source.source, columns, [Group("", rows)], note))
-    return found
-
-
-def response_columns() -> list[Column]:
-    return [Column(f"{100 * u:.0f} % busy", "µs") for u in UTILISATIONS]
-
-
-def response_groups(summary: Summary) -> list[Group]:
-    groups = []
-    for storage_us in STORAGE_US:
-        rows = []
-        for cost in summary.report_sizing.costs:
-            us = cost.cost_us.value
-            figures = []
-            for busy in UTILISATIONS:
-                rate = f"{figure(rate_at(us, REPORT_CORES, busy))} IOPS" if busy and not storage_us else ""
-                figures.append(Figure(figure(response_us(us, REPORT_CORES, busy, storage_us)), rate))
-            rows.append(Row(cost.arm, title(cost.arm), figures))
-        groups.append(Group(f"With {storage_us:g} µs in the storage" if storage_us else "Cores alone", rows))
-    return groups
-
-
-def size_note(summary: Summary) -> str:
-    """How much the storage's own time reduces the difference."""
-    if not comparable(summary.report_sizing.costs):
-        return ""
-    bare, *stored = (slowdown(summary.report_sizing.costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
-    rest = ", ".join(
-        f"{each:.2f} times with {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
-    )
-    return (
-        f"At 60 % busy the protocol with the most CPU per I/O responds in {bare:.2f} times the time of the one with "
-        "the "
-        f"least on the cores alone, {rest}: the slower the storage, the less the difference shows in a response time, "
-        "though it "
-        "still takes the cores."
-    )
 
 
 def _blocks(model: CpuModel) -> str:
@@ -289,7 +197,8 @@ def _part(costs: CpuCosts, key: str) -> str:
     return "Initiator + target" if response is CPU else response.title.partition(", ")[2].capitalize()
 
 
-def _estimate(estimate: Estimate) -> Figure:
+def estimated(estimate: Estimate) -> Figure:
+    """A cost, or that too few blocks give no interval."""
     return Figure(figure(estimate.value), _span(estimate))
 
 

@@ -1,4 +1,6 @@
-"""Rows with published figures beside measured ones."""
+"""Published figures beside measured ones."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -6,11 +8,14 @@ from iotax.analysis import StudyData
 from iotax.analysis.published import Agreement, Beside, Source
 from iotax.analysis.validity import Doubt
 from iotax.analysis.withheld import described
+from iotax.report import charts
+from iotax.report.section import Heading, Panels, Part, Section, Table, Text, note
+from iotax.report.section import Source as Report
 from iotax.report.tables import Column, Figure, Group, Row, absolute
 from iotax.study.published import Statistic
 from iotax.wording import figure, title
 from iotax.wording.figures import listed
-from iotax.wording.published import span_text
+from iotax.wording.published import agreement, span_text
 from iotax.wording.verdicts import caution
 
 _SAID: dict[Agreement, str] = {
@@ -30,6 +35,37 @@ _BESIDE: dict[Agreement, str] = {
     "lower": "lies above both of our ends",
     "higher": "lies below both of our ends",
 }
+
+
+def section(report: Report) -> Section | None:
+    summary = report.summary
+    if not summary.sources:
+        return None
+    own = gained(summary.data)
+    parts: list[Part] = [
+        Text(
+            "Published figures for this question, beside those of these runs. Hardware and software differ: agreement "
+            "proves nothing, and a difference is not an error."
+        )
+    ]
+    said = agreement(summary.sources, own)
+    parts += [Text(line, "" if number else "lead") for number, line in enumerate(said)]
+    if drawn := report.drawn(charts.published_figures(summary.sources, report.looks, own, summary.grid.compared)):
+        caption = (
+            f"Bars: {own}, with 95 % intervals that include the baseline’s own scatter; from zero. Grey bands: "
+            "published, a line where one number was given."
+        )
+        legend = report.legend(clustered(summary.sources, summary.grid.arms))
+        parts.append(Panels(drawn, caption, 2, legend))
+    doubt = summary.doubt_of(summary.cells)
+    for source in summary.sources:
+        parts += [
+            Heading(source.response.title),
+            Text(f"{source.citation}. {source.remarks}".rstrip(), "cite"),
+            Table(columns(source, own), groups(source), f"Published and {own}"),
+            note(f"{words(source, doubt, own)} {statistic(source)}"),
+        ]
+    return Section("published", f"Published and {own}", parts, "Published")
 
 
 def gained(data: StudyData) -> str:
