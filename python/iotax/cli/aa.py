@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 import yaml
 from rich.text import Text
 
@@ -16,7 +17,8 @@ from iotax.cli.display import display_on
 from iotax.cli.document import STDOUT, interval, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
-from iotax.cli.run import measure
+from iotax.cli.options import JsonFile, NotebookOption, StudyName, one_notebook
+from iotax.cli.run import Wishes, measure
 from iotax.notebook import Notebook
 from iotax.outputs import OUT
 from iotax.study import Study
@@ -33,8 +35,28 @@ REPLICATES = 10
 """Runs of A and of B if no number is given."""
 
 
-def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None, document: Path | None) -> None:
-    """`asked` is the number of runs of each side."""
+def aa(
+    name: StudyName = "quick",
+    notebook: Annotated[
+        Path | None,
+        typer.Argument(help="Where results are kept; out/aa.iotax when not given.", show_default=False),
+    ] = None,
+    notebook_option: NotebookOption = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Protocol or endpoint of the study; default: its baseline.", show_default=False),
+    ] = None,
+    asked: Annotated[
+        int | None, typer.Option("--replicates", min=2, help="Runs of each of the two sides.", show_default="10")
+    ] = None,
+    document: JsonFile = None,
+) -> None:
+    """Compare a treatment with itself: the noise floor of this lab.
+
+    Prints how many replicates it takes to detect a difference of a given size. For a notebook with imported results,
+    it prints the noise floor of those runs.
+    """
+    notebook = one_notebook(notebook, notebook_option)
     if name.endswith(".iotax") and Path(name).is_file():
         from iotax.cli.aa_imported import aa_of_imported
 
@@ -54,7 +76,7 @@ def aa(name: str, protocol: str | None, asked: int | None, notebook: Path | None
     judged(document, path, Path(name))
     display = display_on(sys.stderr if document == STDOUT else sys.stdout)
     display.asked(twin)
-    ran = measure(twin, source, path, display, again=True)
+    ran = measure(twin, source, path, display, wishes=Wishes(again=True))
     if ran.interrupted:
         leave(Exit.INTERRUPTED, f"interrupted; an A/A run starts from the beginning each time. Results so far: {path}")
     from iotax.analysis import summarise

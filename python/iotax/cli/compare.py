@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,11 +14,12 @@ from rich.text import Text
 from iotax.analysis import Estimate, Shift, StudyData
 from iotax.analysis.change import Change, Changes, changes, differences, level_changes, obstacles
 from iotax.analysis.verdict import Cause, Verdict
-from iotax.cli import change_page
+from iotax.cli import change_page, options
 from iotax.cli.console import console, fitting
 from iotax.cli.document import STDOUT, interval, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import JsonFile, Long, NotebookOption, NotebookPath, one_notebook
 from iotax.cli.profile import change_documents, print_changes, print_leads
 from iotax.cli.treatments import COLORS
 from iotax.collected import study_data
@@ -37,16 +38,47 @@ SHOWN_PERCENT = (50.0, 90.0, 99.0, 99.9)
 
 
 def compare(
-    before: str,
-    after: str,
-    notebook: Path | None,
-    margin: float | None,
-    output: Path | None,
-    document: Path | None,
-    *,
-    fail: bool,
-    long: bool = False,
+    before: Annotated[
+        str,
+        typer.Argument(metavar="A", help="A notebook, a run of it (its label, or run=1), or a level of a factor."),
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="The same, after the change.")],
+    notebook: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            parser=options.percent,
+            metavar="PERCENT",
+            help="Differences that count as equivalent, such as 5%; default: the margin of A.",
+            show_default=False,
+        ),
+    ] = None,
+    fail: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-regression", help="Exit with code 6 if B is significantly worse, by more than the margin."
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write the comparison as Markdown for a pull request (.md), or as a page (.html).",
+            show_default=False,
+        ),
+    ] = None,
+    long: Long = False,
+    document: JsonFile = None,
 ) -> None:
+    """Compare two runs of a study, or two levels of a factor.
+
+    Two runs show a change of firmware, kernel or release, before and after. Levels of one run, such as `nfs3 iscsi`
+    or `block_size=4KiB block_size=8KiB`, are compared within its blocks.
+    """
+    notebook = one_notebook(notebook, notebook_option)
     inputs = (*(Path(named) for named in (before, after)), *([notebook] if notebook else []))
     for each in (document, output):
         judged(each, *inputs)

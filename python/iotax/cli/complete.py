@@ -4,8 +4,12 @@ each press of Tab."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from iotax.cli.letters import echo
 from iotax.protocols import names
@@ -14,11 +18,22 @@ PROGRAM = "iotax"
 _VARIABLE = "_IOTAX_COMPLETE"
 
 
-def script(shell: str) -> None:
-    """Prints the completion script for `shell`."""
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell to print the script for.")]) -> None:
+    """Print a script for shell completion.
+
+    bash: add `eval "$(iotax completion bash)"` to ~/.bashrc.
+    zsh: add `eval "$(iotax completion zsh)"` to ~/.zshrc, after `compinit`.
+    fish: run `iotax completion fish > ~/.config/fish/completions/iotax.fish`.
+    """
     from typer.completion import get_completion_script
 
-    echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell))
+    echo(get_completion_script(prog_name=PROGRAM, complete_var=_VARIABLE, shell=shell.value))
 
 
 def study_names(incomplete: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, write_document
+from iotax.cli.options import JsonFile
 from iotax.engine import EngineError, find_engine
 from iotax.labs.vm.qemu import PROGRAM
 from iotax.report import renderer
@@ -43,7 +44,8 @@ def abilities() -> list[Ability]:
     return [check() for check in checks]
 
 
-def doctor(document: Path | None) -> None:
+def doctor(document: JsonFile = None) -> None:
+    """List what this machine can run and what to install."""
     judged(document)
     found = abilities()
     if document != STDOUT:

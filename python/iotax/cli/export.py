@@ -10,13 +10,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Annotated, Any, Literal, TypeAlias
+
+import typer
 
 from iotax.cli.console import say
 from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import Format, NotebookOption, NotebookPath, one_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.outputs import PARQUET_MARK
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
@@ -38,8 +41,43 @@ _ROWS: dict[Table, Callable[[Notebook, StudyRun], Iterator[Row]]] = {
 }
 
 
-def export(path: Path | None, form: str | None, output: Path | None, run: str | None, table: Table) -> None:
-    form, series = _format(form, output), table != "attempts"
+def export(
+    path: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    asked: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Default: from the extension of --output, else csv. csv and parquet: one row per attempt; "
+            "json: everything; bencher: Bencher Metric Format, one benchmark per treatment; "
+            "asv: airspeed velocity's results.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .csv, .parquet or .json file, or asv's folder; standard output when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Which run, or `all` of them; the latest when not given.", show_default=False),
+    ] = None,
+    of_series: Annotated[bool, typer.Option("--series", help="Write one row per interval of each attempt.")] = False,
+    of_cpu: Annotated[
+        bool, typer.Option("--cpu-series", help="Write one row per interval of CPU time and role.")
+    ] = False,
+) -> None:
+    """Write a notebook's results for other programs."""
+    if of_series and of_cpu:
+        leave(Exit.USAGE, "--series and --cpu-series write different rows; choose one of them")
+    table: Table = "series" if of_series else "cpu series" if of_cpu else "attempts"
+    form, series = _format(asked.value if asked else None, output), table != "attempts"
     if form == "parquet" and output is None and sys.stdout.isatty():
         leave(Exit.USAGE, "Parquet is a binary format; name a file with --output")
     if form == ASV and (series or output is None or output.is_file()):
@@ -49,7 +87,7 @@ def export(path: Path | None, form: str | None, output: Path | None, run: str | 
     if form == "json" and series:
         option = f"--{table.replace(' ', '-')}"
         leave(Exit.USAGE, f"{option}: JSON has the series of each attempt anyway; leave it out")
-    with open_notebook(path) as notebook:
+    with open_notebook(one_notebook(path, notebook_option)) as notebook:
         judged(output, notebook.path)
         if form == ASV and output is not None:
             _to_asv(notebook, output, run)

@@ -18,6 +18,7 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import load
+from iotax.cli.options import JsonFile, StudyName
 from iotax.cli.study import open_lab, planned
 from iotax.engine import EngineError
 from iotax.units import format_size
@@ -34,7 +35,12 @@ _PARTED = (
 _COLUMNS = tuple(dict.fromkeys(column for part in _PARTED for column in part))
 
 
-def check(name: str, document: Path | None) -> None:
+def check(name: StudyName, document: JsonFile = None) -> None:
+    """Check each host of a study.
+
+    Shows kernel, cores, clock, engine, protocols, sudo, link to the target, and what its disks hold. Copies the engine
+    to each host; changes nothing else.
+    """
     judged(document, Path(name))
 
     with _opened(name) as lab:
@@ -138,7 +144,11 @@ def _document(found: Survey) -> dict[str, Any]:
     }
 
 
-def clean(name: str) -> None:
+def clean(name: StudyName) -> None:
+    """Clean up the hosts of a study.
+
+    Takes down paths that earlier studies left, and removes the engines copied there.
+    """
     with _opened(name) as lab:
         for host, said in lab.clean().items():
             echo(f"{host}: {said}")

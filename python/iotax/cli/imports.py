@@ -5,17 +5,20 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from iotax.cli import complete, options
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
+from iotax.cli.options import JsonFile, Long, NewNotebook
 from iotax.imports.campaign import Campaign, Naming, given_times, read_campaign
 from iotax.imports.formats import FORMATS, Format
 from iotax.imports.naming import NamePattern, PatternError, given_factors
@@ -42,35 +45,172 @@ class Request:
     form: str
     paths: tuple[Path, ...]
     notebook: Path | None
-    factors: tuple[str, ...]
-    columns: tuple[str, ...]
+    factors: Sequence[str]
+    columns: Sequence[str]
     pattern: str | None
-    by: tuple[str, ...]
-    cpu: tuple[str, ...]
-    at: tuple[str, ...]
-    baseline: tuple[str, ...]
+    by: Sequence[str]
+    cpu: Sequence[str]
+    at: Sequence[str]
+    baseline: Sequence[str]
     floor: str
     name: str
     question: str
     margin: float
     published: str
-    responses: tuple[str, ...]
+    responses: Sequence[str]
     label: str
 
 
-def import_(request: Request, document: Path | None, *, watch: bool, long: bool = False) -> None:
+def import_(
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="Which program wrote the files; `iotax import list` names them.",
+            autocompletion=complete.import_formats,
+        ),
+    ],
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH...", help="Files, or folders of them.", show_default=False),
+    ] = None,
+    notebook: NewNotebook = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--factor",
+            metavar="NAME=VALUE",
+            help="A factor level that applies to all files, such as protocol=iscsi; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME=TITLE",
+            help="For `table`: which column holds NAME, such as 'iops=IO/s', 'latency_ms=Avg ms' or 'protocol=Setup'. "
+            "A number instead of a title applies to all rows (duration_s=60); may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    name_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Factors by the files' names, such as '{protocol}-{bs}-r{replicate}.json'; * matches anything.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="SETTING",
+            help="Use this setting in the files as a factor, such as outstanding; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    cpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cpu",
+            metavar="ROLE=FILE",
+            help="CPU recorded beside the runs by sar, mpstat or esxtop, joined by time; ROLE is initiator, target, "
+            "hypervisor (the host of virtual initiators) or guest (such an initiator); may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at",
+            metavar="[FILE=]TIME",
+            help="When the first run of a file began that does not say it, such as 2026-05-01T10:00:00Z; `written`: "
+            "runs ended when their files were written. CPU is joined to such runs only with this; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LEVEL", help="The level that counts as 100; default: the first one.", show_default=False
+        ),
+    ] = None,
+    floor: Annotated[
+        str, typer.Option(metavar="LEVEL", help="The level of protocol that is the volume without a protocol.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="Name of the study; default: from the paths.")] = "",
+    question: Annotated[str, typer.Option(help="The question that the study answers, for the report.")] = "",
+    margin: Annotated[
+        float,
+        typer.Option(
+            parser=options.percent, metavar="PERCENT", help="Differences that count as equivalent.", show_default="5%"
+        ),
+    ] = 5.0,
+    published: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Published figures to set beside the results: a file with `published:` as in a study, or a built-in "
+            "study's name.",
+        ),
+    ] = "",
+    response: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--response",
+            metavar="NAME",
+            help="What to compare, the primary response first, such as cpu_hypervisor or cpu_utilisation_machine; may "
+            "be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    label: Annotated[str, typer.Option(help="Name of this import, such as `before` or `after`.")] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep running and add files as they appear, until Ctrl-C.")
+    ] = False,
+    long: Long = False,
+    document: JsonFile = None,
+) -> None:
+    """Read other programs' results into a notebook.
+
+    `iotax report`, `compare`, `size` and `export` then read the notebook. Settings that differ between the files
+    become factors, unless --by chooses them. iotax names what it cannot read, with file, line and field, and imports
+    the rest.
+    """
+    request = Request(
+        form,
+        tuple(paths or ()),
+        notebook,
+        factor or (),
+        column or (),
+        name_pattern,
+        by or (),
+        cpu or (),
+        at or (),
+        baseline or (),
+        floor,
+        name,
+        question,
+        margin,
+        published,
+        response or (),
+        label,
+    )
     if request.form == "list":
         _list()
         return
-    form = _format(request)
-    name = request.name or _name(request.paths)
-    path = request.notebook or OUT / f"{name}.iotax"
+    reads = _format(request)
+    title = request.name or _name(request.paths)
+    path = request.notebook or OUT / f"{title}.iotax"
     _refuse_output(path, request)
     judged(document, path, *request.paths)
     if watch:
-        _watch(request, form, name, path)
+        _watch(request, reads, title, path)
         return
-    read = _read(request, form, name)
+    read = _read(request, reads, title)
     run, new = _write(path, read, request.label)
     if document != STDOUT:
         _say(read, path, run, new, long=long)

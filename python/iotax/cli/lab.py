@@ -6,12 +6,14 @@ import contextlib
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
+from iotax.cli.options import JsonFile
 from iotax.engine import EngineError, find_engine
 from iotax.labs.vm import accelerator, recipe
 from iotax.labs.vm.fault import VmFault
@@ -26,7 +28,14 @@ _COMMAND_S = 600.0
 """Time limit of a command in a guest."""
 
 
-def build(document: Path | None, *, update: bool) -> None:
+def build(
+    update: Annotated[bool, typer.Option("--update", help="Use newer packages if there are any.")] = False,
+    document: JsonFile = None,
+) -> None:
+    """Build the guest image.
+
+    Downloads packages into the cache and installs nothing.
+    """
     judged(document)
     with _faults_told():
         image = _built(update=update)
@@ -40,7 +49,11 @@ def build(document: Path | None, *, update: bool) -> None:
             write_document(document, about | _document(image))
 
 
-def check(document: Path | None) -> None:
+def check(document: JsonFile = None) -> None:
+    """Boot both guests and list the protocols that they support.
+
+    Builds the image, and checks whether KVM works.
+    """
     judged(document)
     with _faults_told():
         booted = _boot()
@@ -62,7 +75,15 @@ def _document(image: Image) -> dict[str, Any]:
     }
 
 
-def shell(protocol: str) -> None:
+def shell(
+    protocol: Annotated[
+        str, typer.Argument(help="A protocol to bring up first, such as nvme-tcp.", show_default=False)
+    ] = "",
+) -> None:
+    """Boot both guests and open a shell for them.
+
+    Type `storage COMMAND` or `initiator COMMAND`.
+    """
     with _faults_told():
         booted = _boot()
         with contextlib.closing(booted.guests):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import NotebookPath, RunNumber
 from iotax.notebook import NotebookError
 from iotax.version import how_to_install
 
@@ -21,7 +23,23 @@ if TYPE_CHECKING:
     from iotax.live.otlp import OtlpSender
 
 
-def live(path: Path | None, run: int | None, place: str) -> None:
+def live(
+    path: NotebookPath = None,
+    run: RunNumber = None,
+    place: Annotated[
+        str,
+        typer.Option(
+            "--port",
+            metavar="[ADDRESS:]PORT",
+            help="Where to serve the page; a free port of this machine when not given.",
+        ),
+    ] = "0",
+) -> None:
+    """Show a run of another process in a browser and as metrics.
+
+    Reads the notebook that the run writes, until Ctrl-C. Shows trials when they end; rates of the current trial need
+    `iotax run --live`.
+    """
     from iotax.live import Board, Follower
 
     with open_notebook(path) as notebook:

@@ -29,8 +29,13 @@ def _all(root: Any) -> Iterator[tuple[list[str], Any, Any]]:
         words, command, parent = waiting.pop(0)
         yield words, command, parent
         context = _context(command, words, parent)
-        below: dict[str, Any] = getattr(command, "commands", {})
-        waiting += [([*words, name], each, context) for name, each in below.items()]
+        waiting += [([*words, name], each, context) for name, each in _below(command, context).items()]
+
+
+def _below(command: Any, context: Any) -> dict[str, Any]:
+    """The commands of a group; none of a single command."""
+    names = command.list_commands(context) if hasattr(command, "list_commands") else []
+    return {name: command.get_command(context, name) for name in names}
 
 
 def _context(command: Any, words: list[str], parent: Any) -> Any:
@@ -53,7 +58,7 @@ def _page(words: list[str], command: Any, parent: Any) -> str:
         *_records("ARGUMENTS", _told(command, context, "argument")),
         *_records("OPTIONS", _told(command, context, "option")),
     ]
-    below: dict[str, Any] = getattr(command, "commands", {})
+    below = _below(command, context)
     lines += _records("COMMANDS", [(each, found.get_short_help_str(400)) for each, found in below.items()])
     lines += _epilog(command.epilog or "")
     see = [f"\\fB{_plain('-'.join([*words, each]))}\\fR(1)" for each in below] or [f"\\fB{_plain(words[0])}\\fR(1)"]

@@ -60,12 +60,15 @@ def _read(parse: Callable[[object], _Value], text: str) -> _Value:
 StudyName = Annotated[
     str,
     typer.Argument(
-        help="A study file, or the name of a built-in study (`iotax studies`).", autocompletion=complete.studies
+        metavar="STUDY",
+        help="A study file, or the name of a built-in study (`iotax studies`).",
+        autocompletion=complete.studies,
     ),
 ]
 NotebookPath = Annotated[
     Path | None,
     typer.Argument(
+        metavar="NOTEBOOK",
         help="A notebook (*.iotax); the newest one in out/ when not given.",
         show_default=False,
         autocompletion=complete.notebooks,
@@ -166,10 +169,19 @@ class PlainGroup(TyperGroup):
 
 
 class PlainCommand(TyperCommand):
-    """Help shows names for values of options and arguments, never Python types."""
+    """Help shows names for values of options and arguments, never Python types. Some options may lack their value: the
+    next word is the value if it looks like one."""
 
     def get_short_help_str(self, limit: int = _SHORT_HELP) -> str:
         return super().get_short_help_str(limit)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = args[: args.index("--")] if "--" in args else args
+        for at, word in enumerate(words):
+            following = words[at + 1] if at + 1 < len(words) else ""
+            if word in _OPTIONAL and not _OPTIONAL[word][0].fullmatch(following):
+                args = [*args[:at], f"{word}={_OPTIONAL[word][1]}", *args[at + 1 :]]
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)
@@ -208,18 +220,6 @@ def _value_name(option: Any, ctx: Any) -> str:
     return "FILE" if option.type_descriptor.is_path else kinds.get(option.bare_type(), option.name.upper())
 
 
-class JsonCommand(PlainCommand):
-    """Accepts options with or without a value: the next word is the value if it looks like one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = args[: args.index("--")] if "--" in args else args
-        for at, word in enumerate(words):
-            following = words[at + 1] if at + 1 < len(words) else ""
-            if word in _OPTIONAL and not _OPTIONAL[word][0].fullmatch(following):
-                args = [*args[:at], f"{word}={_OPTIONAL[word][1]}", *args[at + 1 :]]
-        return super().parse_args(ctx, args)
-
-
 _OPTIONAL = {"--json": (re.compile(r"-|.*\.json"), "-"), "--live": (re.compile(r"(\S+:)?\d+"), "0")}
 """What a value looks like, and the value if none is given."""
 
@@ -234,12 +234,6 @@ class Driver(StrEnum):
     AUTO = "auto"
     IO_URING = "io_uring"
     EPOLL = "epoll"
-
-
-class Shell(StrEnum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
 
 
 class Rw(StrEnum):

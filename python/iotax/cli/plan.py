@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -14,6 +15,7 @@ from rich.text import Text
 from iotax.cli.console import console
 from iotax.cli.document import STDOUT, judged, plan_document, write_document
 from iotax.cli.loading import load, within_time
+from iotax.cli.options import JsonFile, OtherLab, OwnTargets, StudyName, TimeBudget
 from iotax.cli.screen import LINES, height
 from iotax.cli.study import planned
 from iotax.design import Plan
@@ -32,15 +34,17 @@ _LEFT_OUT_FIRST = ("Links", "Preconditioning", "Topology", "Connection", "Lab", 
 
 
 def plan(
-    name: str,
-    document: Path | None,
-    *,
-    long: bool = False,
-    simulated: bool = False,
-    targets: Sequence[str] = (),
-    time_s: float | None = None,
+    name: StudyName,
+    time_s: TimeBudget = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="List the trials in run order and explain the design, instead of the screen.")
+    ] = False,
+    lab: OtherLab = None,
+    targets: OwnTargets = None,
+    document: JsonFile = None,
 ) -> None:
-    study, source = load(name, simulated=simulated, targets=targets)
+    """Show what a study will do and what it can detect; run nothing."""
+    study, source = load(name, simulated=lab is not None, targets=targets or ())
     if time_s is not None:
         study, _ = within_time(study, source, time_s)
     judged(document, Path(name))

@@ -5,17 +5,31 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iotax.cli import options
 from iotax.cli.console import console_on, say
 from iotax.cli.display import Display, QuietDisplay, display_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import load, within_time
+from iotax.cli.options import (
+    Destroy,
+    Driver,
+    JsonFile,
+    Long,
+    NotebookOption,
+    OtherLab,
+    OwnTargets,
+    StudyName,
+    TimeBudget,
+    one_notebook,
+)
 from iotax.listener import Ending, Listener, Listeners
 from iotax.outputs import OUT
 from iotax.study import Study
@@ -30,32 +44,80 @@ _PATHS = 4
 
 
 def run(
-    name: str,
-    notebook: Path | None,
-    label: str,
-    destroy: list[str],
-    driver: str | None,
-    document: Path | None,
-    *,
-    again: bool,
-    report: bool,
-    wait_for_target_s: float = WAIT_FOR_TARGET_S,
-    without_lost_hosts: bool = False,
-    disturb: bool = False,
-    live: str | None = None,
-    otlp: str | None = None,
-    quiet: bool = False,
-    simulated: bool = False,
-    targets: Sequence[str] = (),
-    long: bool = False,
-    time_s: float | None = None,
-    spoken: Callable[[str], str] = str,
+    name: StudyName = "quick",
+    notebook: Annotated[
+        Path | None,
+        typer.Argument(help="Where results are kept; out/NAME.iotax when not given.", show_default=False),
+    ] = None,
+    notebook_option: NotebookOption = None,
+    label: Annotated[str, typer.Option(help="Name of this run, such as `before` or `after`.")] = "",
+    time_s: TimeBudget = None,
+    destroy: Destroy = None,
+    driver: Annotated[
+        Driver | None, typer.Option(help="How the engine does I/O; overrides the study.", show_default=False)
+    ] = None,
+    lab: OtherLab = None,
+    targets: OwnTargets = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Start a new run, even if an earlier one is finished or could be resumed."),
+    ] = False,
+    old_again: Annotated[bool, typer.Option("--new", hidden=True)] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    wait_for_target_s: Annotated[
+        float,
+        typer.Option(
+            "--wait-for-target",
+            parser=options.seconds,
+            metavar="DURATION",
+            help="How long to wait for a target that stops answering before the study ends early.",
+            show_default="1min",
+        ),
+    ] = WAIT_FOR_TARGET_S,
+    without_lost_hosts: Annotated[
+        bool,
+        typer.Option(
+            "--without-lost-hosts",
+            help="Continue when hosts stay unreachable; their trials are listed separately and not compared.",
+        ),
+    ] = False,
+    disturb: Annotated[
+        bool, typer.Option("--disturb", help="Allow the commands of the study's `events:` to run on its hosts.")
+    ] = False,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--live",
+            metavar="[[ADDRESS:]PORT]",
+            help="Show the run in a browser and as metrics; default: a free port, reachable only from this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send the metrics of --live to an OpenTelemetry collector every 10 s, such as http://localhost:4318; "
+            "needs the extra `otlp`.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors, on standard error.")
+    ] = False,
+    long: Long = False,
+    document: JsonFile = None,
 ) -> None:
-    """`spoken` rewrites the reason why a study cannot start for the command in use."""
-    study, source = load(name, driver, simulated=simulated, targets=targets)
+    """Run a study and write its report.
+
+    To continue an interrupted run, or one with failed trials, run the same study again with the same notebook. If
+    `replicates:` is higher than before, the missing ones are added, and the ratios get no verdict. A finished run
+    stays as it is, unless you pass --again.
+    """
+    study, source = load(name, driver.value if driver else None, simulated=lab is not None, targets=targets or ())
     if time_s is not None:
         study, source = within_time(study, source, time_s)
-    path = notebook or OUT / f"{study.name}.iotax"
+    path = one_notebook(notebook, notebook_option) or OUT / f"{study.name}.iotax"
     if path.suffix == ".html":
         leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
     judged(document, path, Path(name))
@@ -64,33 +126,60 @@ def run(
         leave(Exit.USAGE, f"--without-lost-hosts: {which} trials cannot go on with fewer hosts")
     if disturb and not any(each.do.command for each in study.events):
         leave(Exit.USAGE, "--disturb: no event of this study runs a command")
-    if quiet:
+    wishes = Wishes(
+        label=label,
+        destroy=destroy or (),
+        again=again or old_again,
+        wait_for_target_s=wait_for_target_s,
+        without_lost_hosts=without_lost_hosts,
+        disturb=disturb,
+    )
+    shown = Shown(document, report=report, live=live, otlp=otlp, quiet=quiet, long=long)
+    run_and_show(study, source, path, wishes, shown)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How to measure a study."""
+
+    label: str = ""
+    destroy: Sequence[str] = ()
+    """Endpoints whose data may be overwritten."""
+    again: bool = False
+    wait_for_target_s: float = WAIT_FOR_TARGET_S
+    without_lost_hosts: bool = False
+    disturb: bool = False
+    spoken: Callable[[str], str] = str
+    """Rewrites the reason why a study cannot start for the command in use."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What to show of a run, and where."""
+
+    document: Path | None = None
+    report: bool = True
+    live: str | None = None
+    otlp: str | None = None
+    quiet: bool = False
+    long: bool = False
+
+
+def run_and_show(study: Study, source: str, path: Path, wishes: Wishes, shown: Shown) -> None:
+    if shown.quiet:
         display: Display = QuietDisplay(console_on(sys.stderr))
     else:
-        display = display_on(sys.stderr if document == STDOUT else sys.stdout)
+        display = display_on(sys.stderr if shown.document == STDOUT else sys.stdout)
     display.asked(study)
-    with _shown(study, path, display, live, otlp) as listener:
-        summary = measure(
-            study,
-            source,
-            path,
-            display,
-            listener,
-            label=label,
-            destroy=destroy,
-            again=again,
-            wait_for_target_s=wait_for_target_s,
-            without_lost_hosts=without_lost_hosts,
-            disturb=disturb,
-            spoken=spoken,
-        )
-    _conclude(study, path, summary, document, report=report, quiet=quiet, long=long)
+    with _listening(study, path, display, shown) as listener:
+        ending = measure(study, source, path, display, listener, wishes)
+    _conclude(study, path, ending, shown)
 
 
 @contextlib.contextmanager
-def _shown(study: Study, path: Path, display: Display, place: str | None, collector: str | None) -> Generator[Listener]:
+def _listening(study: Study, path: Path, display: Display, shown: Shown) -> Generator[Listener]:
     """The runner's listeners until it ends: the display, and a live view and a collector if requested."""
-    if place is None and collector is None:
+    if shown.live is None and shown.otlp is None:
         yield display
         return
     try:
@@ -98,17 +187,17 @@ def _shown(study: Study, path: Path, display: Display, place: str | None, collec
         from iotax.live import Board, LiveListener
 
         board = Board(study)
-        server = None if place is None else open_server(board, place, "--live")
-        sender = None if collector is None else open_sender(board, collector, display.warning)
+        server = None if shown.live is None else open_server(board, shown.live, "--live")
+        sender = None if shown.otlp is None else open_sender(board, shown.otlp, display.warning)
     except BaseException:
         display.close()
         raise
-    with contextlib.ExitStack() as shown:
+    with contextlib.ExitStack() as open_ones:
         if sender is not None:
-            shown.callback(sender.close)
+            open_ones.callback(sender.close)
             sender.start()
         if server is not None:
-            shown.callback(server.close)
+            open_ones.callback(server.close)
             server.start()
             display.said(f"Live: {server.url}")
         yield Listeners(display, LiveListener(board, path))
@@ -120,14 +209,7 @@ def measure(
     path: Path,
     display: Display,
     listener: Listener | None = None,
-    *,
-    label: str = "",
-    destroy: Sequence[str] = (),
-    again: bool = False,
-    wait_for_target_s: float = WAIT_FOR_TARGET_S,
-    without_lost_hosts: bool = False,
-    disturb: bool = False,
-    spoken: Callable[[str], str] = str,
+    wishes: Wishes | None = None,
 ) -> Ending:
     """Runs the rest of a study into the notebook. Exits with the reason if it cannot start. `listener` is notified of
     everything; the display is the default."""
@@ -138,10 +220,11 @@ def measure(
     from iotax.notebook import NotebookError, Writer
     from iotax.runner import run_study
 
+    wishes = wishes or Wishes()
     try:
         plan = planned(study)
-        lab = open_lab(study, plan, list(destroy))
-        lab.without_lost_hosts, lab.may_disturb = without_lost_hosts, disturb
+        lab = open_lab(study, plan, list(wishes.destroy))
+        lab.without_lost_hosts, lab.may_disturb = wishes.without_lost_hosts, wishes.disturb
         with Writer(path) as writer:
             return run_study(
                 study,
@@ -149,15 +232,15 @@ def measure(
                 lab,
                 writer,
                 source=source,
-                label=label,
-                anew=again,
+                label=wishes.label,
+                anew=wishes.again,
                 environment=environment(find_engine()),
                 listener=listener or display,
-                wait_for_target_s=wait_for_target_s,
+                wait_for_target_s=wishes.wait_for_target_s,
             )
     except LabUnusable as unusable:
         display.close()
-        leave(Exit.REFUSED if unusable.refused else Exit.LAB, spoken(f"study not started\n{unusable}"))
+        leave(Exit.REFUSED if unusable.refused else Exit.LAB, wishes.spoken(f"study not started\n{unusable}"))
     except EngineError as error:
         display.close()
         leave(Exit.LAB, str(error))
@@ -171,49 +254,40 @@ def measure(
         display.close()
 
 
-def _conclude(
-    study: Study,
-    path: Path,
-    summary: Ending,
-    document: Path | None,
-    *,
-    report: bool,
-    quiet: bool,
-    long: bool,
-) -> None:
+def _conclude(study: Study, path: Path, ending: Ending, shown: Shown) -> None:
     """Prints the table, what went wrong, and the report's path as the last line."""
     from iotax.cli.show import default_report, write_report
     from iotax.notebook import Notebook
 
     with Notebook(path) as notebook:
-        page = default_report(notebook, summary.run)
-        written = report and not (summary.finished and _is_younger(page, notebook, summary.run))
-        if summary.interrupted:
-            left = len(notebook.left(summary.run))
+        page = default_report(notebook, ending.run)
+        written = shown.report and not (ending.finished and _is_younger(page, notebook, ending.run))
+        if ending.interrupted:
+            left = len(notebook.left(ending.run))
             leave(
                 Exit.INTERRUPTED,
                 f"interrupted with {counted(left, 'trial')} left; run the same command again to continue. "
                 f"Results: {path}",
             )
-        spoken = document != STDOUT and not quiet
+        spoken = shown.document != STDOUT and not shown.quiet
         if spoken:
-            _print(study, notebook, summary, long=long)
+            _print(study, notebook, ending, long=shown.long)
         if written:
-            write_report(notebook, summary.run, page)
-        if document is not None:
-            write_document(document, _document(notebook, summary, page if report else None), path)
-        if report and spoken:
+            write_report(notebook, ending.run, page)
+        if shown.document is not None:
+            write_document(shown.document, _document(notebook, ending, page if shown.report else None), path)
+        if shown.report and spoken:
             echo(f"Report: {page}")
-        if summary.finished and not quiet:
-            say(_nothing_run(notebook, summary.run), err=document == STDOUT)
-        left = len(notebook.left(summary.run))
-    if summary.away:
+        if ending.finished and not shown.quiet:
+            say(_nothing_run(notebook, ending.run), err=shown.document == STDOUT)
+        left = len(notebook.left(ending.run))
+    if ending.away:
         leave(
             Exit.FAILED,
-            f"the target does not answer ({summary.away}): the study ended with {counted(left, 'trial')} left. "
+            f"the target does not answer ({ending.away}): the study ended with {counted(left, 'trial')} left. "
             "Run the same command again to continue, with --wait-for-target to wait longer",
         )
-    if summary.failed:
+    if ending.failed:
         raise typer.Exit(Exit.FAILED)
 
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -17,12 +18,12 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
+from iotax.cli.options import JsonFile, PollingChoice
 from iotax.engine import EngineError, find_engine
 from iotax.places.waiting import Engine
 from iotax.protocols import titles
 from iotax.serving.notify import notify
 from iotax.serving.offer import PORTS, Offer, commands, reachable
-from iotax.study.connection import Polling
 from iotax.units import counted, format_size, parse_size
 
 MEMORY_BYTES = 1 << 30
@@ -41,20 +42,64 @@ _HINTS = {
 
 
 def serve(
-    path: Path | None,
-    *,
-    name: str,
-    size: str | None,
-    keep: bool,
-    destroy: str | None,
-    read_only: bool,
-    listen: str,
-    ports: Sequence[str],
-    allow: Sequence[str],
-    threads: int,
-    polling: Polling,
-    document: Path | None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="The file or block device to serve; memory when not given.", show_default=False),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Size of the volume, such as 10GiB; default: the whole file or device, or 1GiB of memory.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="Serve the data that the file holds, e.g. what clients wrote before a restart."),
+    ] = False,
+    destroy: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Let clients overwrite data at PATH that iotax did not write."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")] = False,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of this machine to listen on; 0.0.0.0 for all of them.")
+    ] = "127.0.0.1",
+    ports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port",
+            metavar="PROTOCOL=PORT",
+            help="Port of nfs3, nfs4.1, iscsi or nvme-tcp instead of 2049, 2050, 3260 or 4420; 0 takes a free one; "
+            "may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO",
+            help="Admit only this network, address, IQN or NQN; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the volume, in its IQN, NQN and NFS export.")] = "v0",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the server.")] = 1,
+    polling: Annotated[
+        PollingChoice,
+        typer.Option(
+            help="Busy polling: never (sleep), auto (poll briefly before sleeping), or always (keeps one processor "
+            "busy per thread)."
+        ),
+    ] = PollingChoice.AUTO,
+    document: JsonFile = None,
 ) -> None:
+    """Serve one volume over NFS, iSCSI and NVMe/TCP.
+
+    Runs until Ctrl-C. Prints the endpoints and the commands for Linux clients. Serves data that iotax did not write
+    only with --keep.
+    """
     judged(document, *([path] if path else []))
     offer = Offer(
         name=name,
@@ -64,10 +109,10 @@ def serve(
         destroy=_may_destroy(path, destroy),
         read_only=read_only,
         listen=_address(listen),
-        ports=_ports(ports),
-        allow=allow,
+        ports=_ports(ports or ()),
+        allow=allow or (),
         threads=threads,
-        polling=polling,
+        polling=polling.value,
     )
     if keep and (path is None or offer.destroy):
         leave(Exit.USAGE, "--keep serves what a file holds; name the file, and do not give it away with --destroy")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
 from iotax.cli.console import console, height, say
@@ -13,14 +15,22 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import JsonFile, Long, NotebookOption, NotebookPath, RunNumber, one_notebook
 from iotax.cli.summary import agreed
 from iotax.notebook import Notebook, NotebookError
 from iotax.outputs import OutputRefused
 from iotax.trial import Attempt
 
 
-def show(path: Path | None, run: int | None, document: Path | None, *, long: bool = False) -> None:
-    with open_notebook(path) as notebook:
+def show(
+    path: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    run: RunNumber = None,
+    long: Long = False,
+    document: JsonFile = None,
+) -> None:
+    """Show a notebook: runs, results, failed attempts."""
+    with open_notebook(one_notebook(path, notebook_option)) as notebook:
         judged(document, notebook.path)
         try:
             if document != STDOUT:
@@ -126,10 +136,29 @@ def write_report(
         )
 
 
-def report(path: Path | None, run: int | None, output: Path | None, charts: Path | None, pdf: Path | None) -> None:
+def report(
+    path: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    run: RunNumber = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The HTML file; beside the notebook when not given.", show_default=False),
+    ] = None,
+    charts: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write each chart as SVG and PNG into this folder.", show_default=False),
+    ] = None,
+    pdf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also print the report to this PDF, using an installed Chromium.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write the report of a notebook: one HTML file."""
     from iotax.report import NoRendererError, PdfError
 
-    with open_notebook(path) as notebook:
+    with open_notebook(one_notebook(path, notebook_option)) as notebook:
         try:
             echo(str(write_report(notebook, run, output, charts, pdf)))
         except (NoRendererError, PdfError) as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,15 +16,41 @@ from iotax.cli.document import STDOUT, judged, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import JsonFile, NotebookOption, NotebookPath, RunNumber, one_notebook
 from iotax.cli.sim_predict import costs_of, document_of, measured, sentences, simulating, table_of, tell
 from iotax.engine import find_engine
 from iotax.labs.sim.costs import told
 from iotax.study.sim import Cost, Costs, CostTable
 
 
-def costs(path: Path | None, run: int | None, base: str, only: list[str], output: Path, document: Path | None) -> None:
-    chosen = _levels(only)
-    with open_notebook(path) as notebook:
+def costs(
+    path: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    run: RunNumber = None,
+    base: Annotated[
+        str, typer.Option(metavar="TABLE", help="Source of the figures that the measurements cannot determine.")
+    ] = "loopback",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR=LEVEL,...",
+            help="Use only treatments with one of these levels, and show how well it predicts the others; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The table to write.")] = Path(
+        "costs.yaml"
+    ),
+    document: JsonFile = None,
+) -> None:
+    """Make a cost table from measurements.
+
+    Name the table under `lab: {sim: {costs: FILE}}`. Each figure has its interval and its source: notebook, run, date
+    and machine. An existing file is not overwritten.
+    """
+    chosen = _levels(only or [])
+    with open_notebook(one_notebook(path, notebook_option)) as notebook:
         if output.exists():
             leave(Exit.USAGE, f"{output} already exists; name another file with --output")
         judged(output, notebook.path)

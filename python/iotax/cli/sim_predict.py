@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +18,7 @@ from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import JsonFile, NotebookOption, NotebookPath, RunNumber, one_notebook
 from iotax.collected import study_data
 from iotax.engine import EngineError, find_engine
 from iotax.labs.base import TrialFailed
@@ -26,8 +28,22 @@ from iotax.units import show_rate
 from iotax.wording.figures import figure
 
 
-def predicted(path: Path | None, run: int | None, costs: str, document: Path | None) -> None:
-    with open_notebook(path) as notebook:
+def predicted(
+    path: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    run: RunNumber = None,
+    costs: Annotated[
+        str, typer.Option("--costs", metavar="TABLE", help="A built-in cost table, or a file.")
+    ] = "loopback",
+    document: JsonFile = None,
+) -> None:
+    """Compare a cost table with measurements.
+
+    Simulates each treatment of a notebook with the table's costs, and shows rate and CPU per I/O beside the measured
+    ones: how far to trust simulations with that table. Use measurements from the table's machine that the table was
+    not made from. Keeps nothing.
+    """
+    with open_notebook(one_notebook(path, notebook_option)) as notebook:
         judged(document, notebook.path, Path(costs))
         table = costs_of(costs, "--costs")
         data, source = measured(notebook, run)

@@ -21,6 +21,7 @@ from iotax.cli.console import console, height, say, steps
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
+from iotax.cli.options import JsonFile, Long, StudyName
 from iotax.cli.screen import LINES
 from iotax.design import plan
 from iotax.engine import EngineError, find_engine
@@ -76,7 +77,12 @@ class _Row:
 _SEEN = 0.005
 
 
-def sensitivity(name: str, document: Path | None, *, long: bool) -> None:
+def sensitivity(name: StudyName, long: Long = False, document: JsonFile = None) -> None:
+    """Show how sensitive simulated ratios are to each assumption.
+
+    Multiplies costs, media times and link delays, one after another, by 0.5 and by 1.5, and simulates each treatment
+    once for each. If the study has published figures, it also shows how many agree. Keeps nothing.
+    """
     judged(document, Path(name))
     study, _ = load(name)
     if reason := _reason_against(study):

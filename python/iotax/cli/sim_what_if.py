@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from iotax.analysis.limits import Bottleneck, bottleneck
+from iotax.cli import options
 from iotax.cli.console import console, height, say, steps
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
+from iotax.cli.options import JsonFile, Long, StudyName
 from iotax.cli.screen import LINES
 from iotax.design.plan import trial_seed
 from iotax.design.treatments import treatments
@@ -46,7 +49,47 @@ class _Pair:
     """None if there was nothing to change."""
 
 
-def what_if(name: str, change: Change, document: Path | None, *, long: bool) -> None:
+def what_if(
+    name: StudyName,
+    hosts: Annotated[
+        float | None,
+        typer.Option(
+            parser=options.times, metavar="xN", help="Multiply the number of clients by N.", show_default=False
+        ),
+    ] = None,
+    link: Annotated[
+        int | None,
+        typer.Option(
+            parser=options.link, metavar="RATE", help="Give every link this rate, such as 25GbE.", show_default=False
+        ),
+    ] = None,
+    mtu: Annotated[
+        int | None,
+        typer.Option(
+            min=576, max=9216, metavar="BYTES", help="Give every link this MTU, such as 9000.", show_default=False
+        ),
+    ] = None,
+    media: Annotated[
+        float | None,
+        typer.Option(parser=options.times, metavar="xN", help="Make media N times as fast.", show_default=False),
+    ] = None,
+    trunk: Annotated[
+        int | None,
+        typer.Option(
+            parser=options.link,
+            metavar="RATE",
+            help="Put two switches between clients and target, with a trunk of this rate between them.",
+            show_default=False,
+        ),
+    ] = None,
+    long: Long = False,
+    document: JsonFile = None,
+) -> None:
+    """Show what limits a simulated study, now and after a change.
+
+    Simulates each treatment once as in the study and once with the changes. Keeps nothing.
+    """
+    change = Change(hosts, link, mtu, media, trunk)
     judged(document, Path(name))
     study, _ = load(name)
     if reason := change.reason_against(study):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -23,11 +23,13 @@ from iotax.analysis.capacity import (
     slowdown,
 )
 from iotax.analysis.cost import ServiceCost
+from iotax.cli import options
 from iotax.cli.console import console, say
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
+from iotax.cli.options import JsonFile, Long, NotebookOption, NotebookPath, RunNumber, one_notebook
 from iotax.collected import study_data
 from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
@@ -39,18 +41,56 @@ _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P
 
 
 def size(
-    iops: int,
-    notebook: Path | None,
-    run: int | None,
-    cpu_us: list[str],
-    cap: float,
-    response: str | None,
-    storage: str,
-    cores: int,
-    document: Path | None,
-    *,
-    long: bool = False,
+    notebook: NotebookPath = None,
+    notebook_option: NotebookOption = None,
+    iops: Annotated[
+        int,
+        typer.Option(
+            parser=options.rate,
+            metavar="RATE",
+            help="I/Os per second that the cores must sustain.",
+            show_default="70k",
+        ),
+    ] = 70_000,
+    cpu_us: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cpu-us",
+            metavar="[NAME=]US[:LOW-HIGH]",
+            help="CPU time per I/O in µs, such as 81 or nfs=81:78-84, without a notebook; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    cap: Annotated[
+        float,
+        typer.Option(
+            parser=options.percent,
+            metavar="PERCENT",
+            help="Highest allowed utilisation of the cores.",
+            show_default="80%",
+        ),
+    ] = 80,
+    response: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT",
+            help="Limit on the mean response time: 1.25x the service time, or 120us including the storage.",
+            show_default=False,
+        ),
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time that the storage itself takes per I/O.")
+    ] = "0us",
+    cores: Annotated[int, typer.Option(min=1, help="Cores in the table of response times.")] = 8,
+    run: RunNumber = None,
+    long: Long = False,
+    document: JsonFile = None,
 ) -> None:
+    """Cores needed for a rate, and response times by utilisation.
+
+    Takes the CPU cost per I/O from a notebook, with its interval, or from the command line.
+    """
+    notebook = one_notebook(notebook, notebook_option)
     demand = _demand(iops, cap, response, storage)
     judged(document)
     costs, simulated = (_costs(cpu_us), False) if cpu_us else _from_notebook(notebook, run, demand.rate_iops, document)

@@ -6,16 +6,19 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from iotax.cli import complete
 from iotax.cli.console import console, say, steps
 from iotax.cli.document import STDOUT, check_document, judged, studies_document, write_document, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import load
+from iotax.cli.options import JsonFile, OtherLab, OwnTargets, StudyName, ToBeDestroyed
 from iotax.cli.questions import TEMPLATE, from_study
 from iotax.design import Plan
 from iotax.design import plan as make_plan
@@ -52,28 +55,38 @@ def planned(study: Study) -> Plan:
 
 
 def check(
-    name: str,
-    destroy: list[str],
-    document: Path | None,
-    *,
-    simulated: bool = False,
-    targets: Sequence[str] = (),
-    initiator: bool = False,
+    name: StudyName,
+    destroy: ToBeDestroyed = None,
+    lab: OtherLab = None,
+    targets: OwnTargets = None,
+    initiator: Annotated[
+        bool,
+        typer.Option(
+            "--initiator",
+            help="Also measure for about 10 s what this machine's initiator reaches on iotax's own target: if your "
+            "target comes near, the initiator may be the bottleneck.",
+        ),
+    ] = False,
+    document: JsonFile = None,
 ) -> None:
-    study, _ = load(name, simulated=simulated, targets=targets)
+    """Check whether a study can run here; write nothing.
+
+    Checks processors, memory, the server, and every endpoint: whether it answers, its size, and what data it holds.
+    """
+    study, _ = load(name, simulated=lab is not None, targets=targets or ())
     judged(document, Path(name))
     made = planned(study)
     try:
-        lab = open_lab(study, made, destroy)
+        opened = open_lab(study, made, destroy or [])
     except EngineError as error:
         leave(Exit.LAB, str(error))
     try:
-        findings = lab.check()
+        findings = opened.check()
         if initiator:
             with steps(1) as step:
-                findings += lab.check_initiator(lambda each: step(each.text) if isinstance(each, Step) else None)
+                findings += opened.check_initiator(lambda each: step(each.text) if isinstance(each, Step) else None)
     finally:
-        lab.close()
+        opened.close()
     if document != STDOUT:
         _print_findings(made, findings)
     if document is not None:
@@ -92,7 +105,18 @@ def _print_findings(made: Plan, findings: list[CheckItem]) -> None:
         out.print(f"{_MARKS[finding.kind]} {escape(finding.subject)}: {escape(finding.message)}", soft_wrap=True)
 
 
-def studies(name: str | None, document: Path | None) -> None:
+def studies(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Print this one, as YAML; list all when not given.",
+            show_default=False,
+            autocompletion=complete.study_names,
+        ),
+    ] = None,
+    document: JsonFile = None,
+) -> None:
+    """List the built-in studies, or print one."""
     if name is not None:
         if document is not None:
             leave(Exit.USAGE, f"--json lists the studies; `iotax plan {name} --json` is about one")
@@ -125,7 +149,36 @@ def set_variables(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.yaml"),
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="Start from a built-in study (`iotax studies`), a fio job file (JOB.fio), a DiskSpd profile "
+            "(FILE.xml), "
+            "command line, script or output, a vdbench parameter file, or an Iometer configuration (FILE.icf).",
+            show_default=False,
+            autocompletion=complete.study_names,
+        ),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Value of ${NAME} in fio's job file; default: from the environment; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a study to start from.
+
+    On a terminal it asks six questions; with --from, or without a terminal, it asks none. It also writes the JSON
+    Schema with which editors complete and check the file.
+    """
+    values = set_variables(variables or [])
     if path.name in builtin_studies():
         leave(Exit.USAGE, f"{path} is a built-in study: iotax init {path}.yaml --from {path.name}")
     if path.is_dir():
@@ -136,7 +189,7 @@ def init(path: Path, source: str | None, variables: Mapping[str, str]) -> None:
     judged(path)
     if path == schema or (schema.exists() and not _is_schema(schema)):
         leave(Exit.USAGE, f"{schema} is not a schema of iotax; name a study in another folder")
-    write_output(path, _begun(source, path.stem, variables), *([Path(source)] if source else []))
+    write_output(path, _begun(source, path.stem, values), *([Path(source)] if source else []))
     write_output(schema, schema_text(), known=True)
     say(f"{path} is a study to start from; editors complete and check it with {schema}.")
     echo(f"Next: {shlex.join(['iotax', 'plan', str(path)])}")

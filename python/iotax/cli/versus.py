@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from iotax.cli import run as command
+import typer
+
+from iotax.cli import complete, options
 from iotax.cli.console import say
-from iotax.cli.document import STDOUT, write_output
+from iotax.cli.document import STDOUT, judged, write_output
 from iotax.cli.exits import Exit, leave
+from iotax.cli.loading import load
+from iotax.cli.options import Destroy, JsonFile, Long, NewNotebook, Rw
+from iotax.cli.run import Shown, Wishes, run_and_show
 from iotax.outputs import OUT
+from iotax.protocols import names
 from iotax.study.versus import RW, Asked, VersusError, initiators_of, name_of, study_text, targets_of
 from iotax.units import counted, format_duration
 
@@ -22,24 +26,99 @@ if TYPE_CHECKING:
     from iotax.design.shape import Shape
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where the load runs, the files to write, and what may be overwritten."""
-
-    hosts: str | None
-    study: Path | None
-    notebook: Path | None
-    document: Path | None
-    destroy: Sequence[str]
-
-
 def versus(
-    words: Sequence[str], asked: Asked, time_s: float, where: Where, *, again: bool, report: bool, long: bool = False
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[LABEL=]ENDPOINT...",
+            help=f"Two or more of: protocols that iotax serves itself ({', '.join(names('loopback'))}), URIs of "
+            "targets, paths of files or devices; kernel:iscsi://…, kernel:nvme-tcp://… or kernel:nfs://… are connected "
+            "by the kernel. The first is the baseline.",
+            autocompletion=complete.endpoints,
+        ),
+    ],
+    rw: Annotated[Rw, typer.Option("--rw", help="Access pattern, as in fio.")] = Rw.RANDREAD,
+    rwmixread: Annotated[
+        float | None,
+        typer.Option(
+            "--rwmixread",
+            parser=options.percent,
+            metavar="PERCENT",
+            help="Share of reads if --rw is rw, readwrite or randrw.",
+            show_default="50",
+        ),
+    ] = None,
+    bs: Annotated[
+        int, typer.Option("--bs", parser=options.size_bytes, metavar="SIZE", help="Block size.", show_default="4k")
+    ] = 4096,
+    iodepth: Annotated[int, typer.Option(min=1, help="I/Os in flight for each job.")] = 32,
+    numjobs: Annotated[int, typer.Option(min=1, help="Jobs, each with its own connection.")] = 1,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--size",
+            parser=options.size_bytes,
+            metavar="SIZE",
+            help="Bytes used of each endpoint, from its start.",
+            show_default="512m",
+        ),
+    ] = 512 << 20,
+    iops: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="NUMBER",
+            help="I/Os per second of all jobs together, whatever the endpoints do; as fast as they answer when not "
+            "given. `iotax size` then uses the CPU per I/O at this rate.",
+            show_default=False,
+        ),
+    ] = 0,
+    time_s: Annotated[
+        float,
+        typer.Option(
+            "--time",
+            parser=options.seconds,
+            metavar="DURATION",
+            help="Time limit for the whole comparison.",
+            show_default="2m",
+        ),
+    ] = 120,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts",
+            metavar="[USER@]HOST,...",
+            help="Hosts that run the load, over SSH; this machine when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    destroy: Destroy = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--study",
+            metavar="FILE.yaml",
+            help="Where the study is written; in out/ when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    notebook: NewNotebook = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start a new run, even if an earlier one is finished.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    long: Long = False,
+    document: JsonFile = None,
 ) -> None:
+    """Compare endpoints or protocols without a study file.
+
+    The load options have fio's names. iotax writes the study to a file that you can keep, change and run again.
+    """
+    asked = Asked(rw.value, _mix(rw.value, rwmixread), bs, iodepth, numjobs, size, iops)
     try:
         targets = _absolute(targets_of(words))
-        initiators = initiators_of(where.hosts, targets)
-        say(f"Load: {asked.words}.", err=where.document == STDOUT)
+        initiators = initiators_of(hosts, targets)
+        say(f"Load: {asked.words}.", err=document == STDOUT)
         from iotax.design.shape import SETTLE_NS, SLICE_NS
 
         shape = _shape(len(targets), time_s, hosts=bool(initiators))
@@ -48,7 +127,7 @@ def versus(
     text = study_text(
         targets,
         asked,
-        command=shlex.join(["iotax", "vs", *words, *_options(asked, time_s, where.hosts)]),
+        command=shlex.join(["iotax", "vs", *words, *_options(asked, time_s, hosts)]),
         sessions=shape.sessions,
         rounds=shape.rounds,
         slice_ns=SLICE_NS,
@@ -56,26 +135,19 @@ def versus(
         initiators=initiators,
     )
     _refuse_impossible(text)
-    path = _written(where.study, name_of(targets, asked), text)
+    path = _written(file, name_of(targets, asked), text)
     say(
         f"Study: {path}, {counted(shape.sessions, 'session')} of {counted(shape.rounds, 'round')}.",
-        err=where.document == STDOUT,
+        err=document == STDOUT,
     )
-    command.run(
-        str(path),
-        where.notebook,
-        "",
-        list(where.destroy),
-        None,
-        where.document,
-        again=again,
-        report=report,
-        long=long,
-        spoken=in_options,
-    )
+    study, source = load(str(path))
+    results = notebook or OUT / f"{study.name}.iotax"
+    judged(document, results, path)
+    wishes = Wishes(destroy=destroy or (), again=again, spoken=in_options)
+    run_and_show(study, source, results, wishes, Shown(document, report=report, long=long))
 
 
-def mix(rw: str, given: float | None) -> float:
+def _mix(rw: str, given: float | None) -> float:
     """Percentage of reads in a mix. Exits if it was given for another pattern, which would ignore it."""
     if given is not None and RW[rw][0] is not None:
         leave(
@@ -105,8 +177,8 @@ _SAID = {
 
 
 def in_options(message: str) -> str:
-    for fields, options in _SAID.items():
-        message = re.sub(fields, options, message)
+    for fields, named in _SAID.items():
+        message = re.sub(fields, named, message)
     return message
 
 

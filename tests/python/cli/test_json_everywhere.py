@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
+from command_line import commands
 from iotax.cli import console, hosts, lab
-from iotax.cli.app import app
 from iotax.labs.hosts.survey import Interface, Survey
 
 WITHOUT = {
@@ -27,16 +24,7 @@ WITHOUT = {
 """Commands that print no figures of their own."""
 
 
-def commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    for word, each in group.commands.items():
-        path = f"{name} {word}".strip()
-        if hasattr(each, "commands"):
-            yield from commands(each, path)
-        elif not each.hidden:
-            yield path, each
-
-
-ALL = dict(commands(get_command(app)))
+ALL = {" ".join(words): command for words, command in commands().items()}
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -71,7 +71,7 @@ def test_a_notebook_of_another_study_is_not_taken_for_the_kernels(engine: FakeEn
     del engine
     path = Path("out") / "kernel-exact.iotax"
     path.parent.mkdir()
-    run(str(tiny), path, "", [], None, None, again=False, report=False)
+    run(str(tiny), path, report=False)
     assert path.is_file()
     assert kernels._measured(path) is None
     assert kernels._measured(Path("out") / "none.iotax") is None

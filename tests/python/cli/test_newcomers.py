@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
-from command_line import ran
+from command_line import commands, ran
 from iotax.cli import doctor, questions
 from iotax.cli.app import app
 from iotax.cli.doctor import abilities
 from iotax.study.read import load_study
 
-
-def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    below = getattr(group, "commands", {})
-    if not below:
-        yield before
-    for word, each in below.items():
-        yield from commands(each, (*before, word))
-
-
-ALL = sorted(commands(get_command(app)))
+ALL = sorted(commands())
 
 
 def test_iotax_alone_shows_the_three_ways_in() -> None:

@@ -119,7 +119,7 @@ import sys
 import iotax.cli.study
 def surprise(*_):
     raise {error}
-iotax.cli.study.studies = surprise
+iotax.cli.study.builtin_study = surprise
 sys.argv = ["iotax", "studies", "iscsi://user%s3cret@host/iqn/0"]
 from iotax.cli import main
 main()

@@ -197,7 +197,7 @@ def test_sentinels_stand_at_start_middle_and_end_and_in_no_comparison(engine: Fa
         "name: s\nquestion: '?'\nvolume: {size: 1MiB}\nfactors: {protocol: [nfs3, iscsi], outstanding: [1, 8]}\n"
         "load: {warmup: 0s, runtime: 10ms}\ndesign: {replicates: 2, sentinels: 3}\nbaseline: {protocol: iscsi}\n"
     )
-    run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
+    run(str(path), tmp_path / "n.iotax", report=False)
     with Notebook(tmp_path / "n.iotax") as notebook:
         data = StudyData(notebook.study(), notebook.attempts(), notebook.trials())
     assert [trial.order for trial in data.planned if trial.role == "sentinel"] == [1, 6, 11]
@@ -215,7 +215,7 @@ def test_study_ends_when_its_own_rule_says_so_and_stays_ended(engine: FakeEngine
     )
     for _ in range(2):
         # The fake's results do not vary, so three replicates are as precise as nine.
-        run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
+        run(str(path), tmp_path / "n.iotax", report=False)
         assert len(engine.documents("load", task="run")) == 12
     with Notebook(tmp_path / "n.iotax") as notebook:
         data = StudyData(notebook.study(), notebook.attempts(), notebook.trials())

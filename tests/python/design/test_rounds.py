@@ -218,7 +218,7 @@ def measured(tmp_path: Path, engine: FakeEngine) -> Path:
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS)
     del engine
-    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    run(str(file), notebook, report=False)
     return notebook
 
 
@@ -245,7 +245,7 @@ def test_stopping_rule_is_asked_after_each_session(tmp_path: Path, engine: FakeE
     """The fake engine's sessions are identical, so their intervals have width 0."""
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS.replace("settle: 5ms", "settle: 5ms, stop: {half_width: 5%, at_least: 2}"))
-    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    run(str(file), notebook, report=False)
     with Notebook(notebook) as reader:
         assert {each.trial.block for each in reader.attempts()} == {1, 2}
     assert len(engine.documents("session")) == 2
@@ -266,7 +266,7 @@ def test_more_sessions_are_added_to_those_that_ran(tmp_path: Path, engine: FakeE
 def test_open_loops_are_asked_of_a_session_as_of_single_runs(tmp_path: Path, engine: FakeEngine) -> None:
     file, notebook = tmp_path / "rounds.yaml", tmp_path / "n.iotax"
     file.write_text(ROUNDS.replace("{read: 70%}", "{rate_iops: 5k, arrivals: poisson}"))
-    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    run(str(file), notebook, report=False)
     paces = [each["load"]["pacing"] for each in engine.documents("session")[0]["loads"]]
     assert len(paces) == 6
     assert all((pace["kind"], pace["rate_iops"], pace["arrivals"]) == ("open", 5000, "poisson") for pace in paces)
@@ -282,7 +282,7 @@ def test_aa_and_compare_work_on_rounds(tmp_path: Path, engine: FakeEngine) -> No
     assert all(each.result and len(each.result.slices) == 4 for each in attempts), done.output
     assert len(engine.documents("session")) == 3
     for label in ("before", "after"):
-        run(str(file), tmp_path / "c.iotax", label, [], None, None, again=False, report=False)
+        run(str(file), tmp_path / "c.iotax", label=label, report=False)
     levels = CliRunner().invoke(app, ["compare", "nfs3", "iscsi", str(tmp_path / "c.iotax")])
     assert levels.exit_code == 0, levels.output
 

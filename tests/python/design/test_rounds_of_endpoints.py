@@ -46,7 +46,7 @@ def measured(folder: Path, protocols: str) -> None:
     """Runs the study, and checks that all treatments of both sessions have slices."""
     file, notebook = folder / "s.yaml", folder / "n.iotax"
     file.write_text(STUDY.format(protocols=protocols))
-    run(str(file), notebook, "", [], None, None, again=False, report=False)
+    run(str(file), notebook, report=False)
     with Notebook(notebook) as reader:
         attempts = reader.attempts()
     assert [(each.status, each.reason) for each in attempts if each.status != "done"] == []

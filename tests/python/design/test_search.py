@@ -61,7 +61,7 @@ def server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 def search(text: str, tmp_path: Path) -> StudyData:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
+    run(str(path), tmp_path / "n.iotax", report=False)
     with Notebook(tmp_path / "n.iotax") as notebook:
         return StudyData(notebook.study(), notebook.attempts(), notebook.trials())
 
@@ -165,7 +165,7 @@ def test_a_search_goes_on_without_a_load_that_fails(server: FakeEngine, tmp_path
     server.faults(run_5="error:lost", run_6="error:lost")
     (tmp_path / "s.yaml").write_text(BEST)
     with pytest.raises(Exit) as ended:
-        run(str(tmp_path / "s.yaml"), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
+        run(str(tmp_path / "s.yaml"), tmp_path / "n.iotax", report=False)
     assert ended.value.exit_code == 1
     with Notebook(tmp_path / "n.iotax") as notebook:
         found = winners(notebook.study(), notebook.attempts())

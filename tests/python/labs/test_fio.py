@@ -158,7 +158,7 @@ def test_a_run_that_only_reads_is_verified_and_a_changed_byte_is_found(
 
 def test_its_data_and_the_engines_do_not_meet(fio: Fio, disk: Path, engine: FakeEngine) -> None:
     (disk.parent / "s.yaml").write_text(STUDY)
-    run(str(disk.parent / "s.yaml"), disk.parent / "n.iotax", "", [], None, None, again=False, report=False)
+    run(str(disk.parent / "s.yaml"), disk.parent / "n.iotax", report=False)
     with Notebook(disk.parent / "n.iotax") as notebook:
         attempts = notebook.attempts()
     assert [each.status for each in attempts] == ["done"] * 4

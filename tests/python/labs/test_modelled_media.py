@@ -29,7 +29,7 @@ def measured(folder: Path, design: str, windows: str = "") -> list[tuple[int, Tr
     """Service time in ns, and result, of each trial."""
     text, notebook = folder / "modelled.yaml", folder / "modelled.iotax"
     text.write_text(STUDY.format(design=design, windows=windows))
-    run(str(text), notebook, "", [], None, None, again=False, report=False)
+    run(str(text), notebook, report=False)
     with Notebook(notebook) as opened:
         runs = study_data(opened).runs
     assert all(each.result.verify is not None and not each.result.verify.wrong_blocks for each in runs)

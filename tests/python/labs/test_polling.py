@@ -25,7 +25,7 @@ baseline: {polling: never}
 def test_server_and_load_wait_as_the_treatment_says(engine: FakeEngine, tmp_path: Path) -> None:
     text, notebook = tmp_path / "polling.yaml", tmp_path / "polling.iotax"
     text.write_text(STUDY)
-    run(str(text), notebook, "", [], None, None, again=False, report=False)
+    run(str(text), notebook, report=False)
     loads = sorted(each["polling"] for each in engine.documents("load") if each["task"] == "run")
     assert loads == ["always", "always", "auto", "auto", "never", "never"]
     # The server that `check` starts sleeps.

@@ -69,7 +69,7 @@ def commands(page: Path, pattern: re.Pattern[str]) -> list[list[str]]:
 def wrong(words: list[str]) -> str:
     """Why the command line rejects these words; empty if it accepts them."""
     command, context, rest = found(words)
-    if rest and hasattr(command, "commands"):
+    if rest and hasattr(command, "list_commands"):
         return "" if rest[0] in ("--version", "--help") else f"{' '.join(words)}: no command {rest[0]}"
     try:
         if rest and "--help" not in rest:
@@ -82,7 +82,7 @@ def wrong(words: list[str]) -> str:
 def unknown(words: list[str]) -> str:
     """Commands and options in the text that iotax does not have."""
     command, _, rest = found(words)
-    if rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+    if rest and hasattr(command, "list_commands") and not rest[0].startswith("-"):
         return f"{' '.join(words)}: no command {rest[0]}"
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help", "-h"}
     strange = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
@@ -93,9 +93,9 @@ def found(words: list[str]) -> tuple[Any, Any, list[str]]:
     """The command that the first words name, its context, and the remaining words."""
     command: Any = get_command(app)
     context, rest = None, list(words)
-    while rest and rest[0] in getattr(command, "commands", {}):
+    while rest and hasattr(command, "list_commands") and rest[0] in command.list_commands(context):
         context = command.context_class(command, info_name=command.name, parent=context)
-        command = command.commands[rest.pop(0)]
+        command = command.get_command(context, rest.pop(0))
     return command, context, rest
 
 

@@ -125,7 +125,7 @@ def test_a_slip_is_named(old: str, new: str, said: str) -> None:
 def test_rate_zero_is_a_treatment_that_asks_nothing(engine: FakeEngine, tmp_path: Path) -> None:
     path = tmp_path / "mixed.yaml"
     path.write_text(MIXED)
-    run(str(path), tmp_path / "n.iotax", "", [], None, None, again=False, report=False)
+    run(str(path), tmp_path / "n.iotax", report=False)
     with Notebook(tmp_path / "n.iotax") as notebook:
         attempts = notebook.attempts()
     assert {each.status for each in attempts} == {"done"}
