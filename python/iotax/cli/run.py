@@ -62,7 +62,6 @@ def run(
         bool,
         typer.Option("--again", help="Start a new run, even if an earlier one is finished or could be resumed."),
     ] = False,
-    old_again: Annotated[bool, typer.Option("--new", hidden=True)] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     wait_for_target_s: Annotated[
         float,
@@ -129,7 +128,7 @@ def run(
     wishes = Wishes(
         label=label,
         destroy=destroy or (),
-        again=again or old_again,
+        again=again,
         wait_for_target_s=wait_for_target_s,
         without_lost_hosts=without_lost_hosts,
         disturb=disturb,

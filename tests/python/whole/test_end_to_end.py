@@ -222,7 +222,7 @@ def test_a_file_with_data_is_kept_until_it_is_named(tmp_path: Path) -> None:
     assert named.exit_code == 0, named.stdout + named.stderr
     assert disk.read_bytes() != content
     # iotax may overwrite what it wrote itself.
-    assert ran("run", "small.yaml", "--no-report", "--new").exit_code == 0
+    assert ran("run", "small.yaml", "--no-report", "--again").exit_code == 0
 
 
 def test_a_file_that_is_too_small_is_explained(tmp_path: Path) -> None:
