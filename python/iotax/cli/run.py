@@ -116,10 +116,7 @@ def run(
     study, source = load(name, driver.value if driver else None, simulated=lab is not None, targets=targets or ())
     if time_s is not None:
         study, source = within_time(study, source, time_s)
-    path = one_notebook(notebook, notebook_option) or OUT / f"{study.name}.iotax"
-    if path.suffix == ".html":
-        leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
-    judged(document, path, Path(name))
+    path = notebook_of(study, one_notebook(notebook, notebook_option), document, Path(name))
     if without_lost_hosts and (study.lab.hosts is None or study.search is not None):
         which = "a search's" if study.lab.hosts is not None else f"the {study.lab.name} lab's"
         leave(Exit.USAGE, f"--without-lost-hosts: {which} trials cannot go on with fewer hosts")
@@ -135,6 +132,15 @@ def run(
     )
     shown = Shown(document, report=report, live=live, otlp=otlp, quiet=quiet, long=long)
     run_and_show(study, source, path, wishes, shown)
+
+
+def notebook_of(study: Study, named: Path | None, document: Path | None, file: Path) -> Path:
+    """Where the results of a study in `file` are kept. Exits if they or the document would replace something."""
+    path = named or OUT / f"{study.name}.iotax"
+    if path.suffix == ".html":
+        leave(Exit.USAGE, f"{path}: a notebook of this name would be in the way of its report; name another")
+    judged(document, path, file)
+    return path
 
 
 @dataclass(frozen=True)
@@ -191,12 +197,12 @@ def _listening(study: Study, path: Path, display: Display, shown: Shown) -> Gene
     except BaseException:
         display.close()
         raise
-    with contextlib.ExitStack() as open_ones:
+    with contextlib.ExitStack() as running:
         if sender is not None:
-            open_ones.callback(sender.close)
+            running.callback(sender.close)
             sender.start()
         if server is not None:
-            open_ones.callback(server.close)
+            running.callback(server.close)
             server.start()
             display.said(f"Live: {server.url}")
         yield Listeners(display, LiveListener(board, path))

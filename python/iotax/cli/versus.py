@@ -12,11 +12,11 @@ import typer
 
 from iotax.cli import complete, options
 from iotax.cli.console import say
-from iotax.cli.document import STDOUT, judged, write_output
+from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
 from iotax.cli.options import Destroy, JsonFile, Long, NewNotebook, Rw
-from iotax.cli.run import Shown, Wishes, run_and_show
+from iotax.cli.run import Shown, Wishes, notebook_of, run_and_show
 from iotax.outputs import OUT
 from iotax.protocols import names
 from iotax.study.versus import RW, Asked, VersusError, initiators_of, name_of, study_text, targets_of
@@ -141,10 +141,9 @@ def versus(
         err=document == STDOUT,
     )
     study, source = load(str(path))
-    results = notebook or OUT / f"{study.name}.iotax"
-    judged(document, results, path)
     wishes = Wishes(destroy=destroy or (), again=again, spoken=in_options)
-    run_and_show(study, source, results, wishes, Shown(document, report=report, long=long))
+    shown = Shown(document, report=report, long=long)
+    run_and_show(study, source, notebook_of(study, notebook, document, path), wishes, shown)
 
 
 def _mix(rw: str, given: float | None) -> float:
