@@ -43,12 +43,12 @@ def freezes(happenings: Sequence[Happening], pid: int) -> dict[str, Act]:
     return {each.do.words: freezer for each in freezing}
 
 
-class OwnPath:
-    """A path of our own server that falls silent, or has another access state. A server whose lab is gone ends, so this
-    needs no second process."""
+class OwnTarget:
+    """Our own server is killed, or a path of it falls silent or has another access state. A server whose lab is gone
+    ends, so this needs no second process."""
 
     def __init__(self, disturb: Callable[[bool], None]) -> None:
-        """`disturb`: disturbs the path, or ends that; raises EngineError."""
+        """`disturb`: disturbs it, or ends that; raises EngineError."""
         self._disturb, self._is_disturbed = disturb, False
 
     def begin(self) -> None:

@@ -22,7 +22,7 @@ from iotax.design.rounds import session_rounds
 from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
-from iotax.labs.events import Act, Flapping, OwnPath, Performer, freezes, performed, together
+from iotax.labs.events import Act, Flapping, OwnTarget, Performer, freezes, performed, together
 from iotax.labs.generators import GENERATORS, Generator, Job
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.guard import impossible
@@ -318,17 +318,19 @@ class LoopbackLab(Lab):
         server = self._servers.of(settings)
         assert server is not None, "events are of the lab's own server"
         protocol = settings.endpoint.protocol
-        paths: dict[str, Act] = {}
+        own: dict[str, Act] = {}
         for each in to_happen:
+            if each.do.kill is not None:
+                own[each.do.words] = OwnTarget(server.kill)
             if not each.do.path:
                 continue
             if each.do.access is not None:
                 changes = [partial(server.set_access, protocol, path, each.do.access) for path in each.do.path]
             else:
                 changes = [partial(server.silence, protocol, path) for path in each.do.path]
-            act = together([OwnPath(change) for change in changes])
-            paths[each.do.words] = Flapping(act, each.do.every) if each.do.every else act
-        return {**freezes(to_happen, pid), **paths}
+            act = together([OwnTarget(change) for change in changes])
+            own[each.do.words] = Flapping(act, each.do.every) if each.do.every else act
+        return {**freezes(to_happen, pid), **own}
 
     def close(self) -> None:
         self._held.close()

@@ -100,6 +100,11 @@ class Server:
         self._engine.send({"command": "silence", "portal": address, "silent": silent})
         self._engine.expect("silenced", time.monotonic() + _ANSWER_S)
 
+    def kill(self, dead: bool) -> None:
+        """Kills what serves, as if the process ended, or starts it again; the volume stays. Raises EngineError."""
+        self._engine.send({"command": "kill" if dead else "revive"})
+        self._engine.expect("killed" if dead else "revived", time.monotonic() + _ANSWER_S)
+
     def set_access(self, protocol: str, path: int, state: str, begins: bool) -> None:
         """Gives a path, from 1, this access state, or makes it optimized again. Raises EngineError."""
         address = self._portals(protocol)[path - 1].address

@@ -70,6 +70,9 @@ class Action(Section):
 
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
+    kill: Literal["target"] | None = None
+    """In the loopback lab: the target ends as if its process were killed, and starts again at the end. Meanwhile \
+connections to it are refused. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback and sim labs its portal falls \
 silent: it neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
@@ -102,11 +105,11 @@ controller that fails: [1, 2]."""
     @model_validator(mode="after")
     def _is_one(self) -> Action:
         of_paths = [each is not None for each in (self.fail, self.access, self.flap, self.slow, self.lose)]
-        if sum((*of_paths, self.freeze is not None, self.command is not None)) != 1:
+        if sum((*of_paths, *(each is not None for each in (self.freeze, self.kill, self.command)))) != 1:
             raise ValueError(
-                "say what happens, one of {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, "
-                "{slow: path, path: 1, by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1} and "
-                "{command: …, undo: …, host: HOST}"
+                "say what happens, one of {freeze: target}, {kill: target}, {fail: path, path: 1}, "
+                "{flap: path, path: 1, every: 2s}, {slow: path, path: 1, by: 20ms}, {lose: 1%, path: 1}, "
+                "{access: inaccessible, path: 1} and {command: …, undo: …, host: HOST}"
             )
         if any(of_paths) != bool(self.path):
             raise ValueError("`path: 1` says which path fails, flaps, is slow, loses packets or has another `access:`")
@@ -142,7 +145,9 @@ controller that fails: [1, 2]."""
             return f"slow {paths} by {format_duration(self.by)}"
         if self.lose is not None:
             return f"lose {self.lose:g} % on {paths}"
-        return f"freeze {self.freeze}" if self.fail is None else f"fail {paths}"
+        if self.fail is not None:
+            return f"fail {paths}"
+        return f"freeze {self.freeze}" if self.kill is None else f"kill {self.kill}"
 
 
 class StudyEvent(Section):
@@ -154,8 +159,9 @@ class StudyEvent(Section):
     """When, from the start of the measured window: 4s, or [4s, 8s] for a random moment between them, the same for all \
 treatments of a block."""
     do: Action
-    """What: {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow: path, path: 1, \
-by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, host: HOST}."""
+    """What: {freeze: target}, {kill: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow: path, \
+path: 1, by: 20ms}, {lose: 1%, path: 1}, {access: inaccessible, path: 1}, or on hosts {command: …, undo: …, host: \
+HOST}."""
     lasts: Duration = Field(alias="for")
     """How long, until it is undone."""
 

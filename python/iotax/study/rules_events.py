@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from iotax.protocols import with_access, without_transport
+from iotax.protocols import with_access, with_paths, without_transport
 from iotax.study.events import QUIET_NS, StudyEvent
 from iotax.study.model import Settings, Study
 from iotax.study.source import Place
@@ -36,6 +36,7 @@ def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
         yield from _on_hosts(study)
     else:
         yield from _of_commands(study)
+        yield from _of_killed_targets(study)
         if study.lab.vm is not None:
             yield from _in_guests(study)
         else:
@@ -118,6 +119,29 @@ def _of_networks(study: Study) -> Iterator[tuple[Place, str]]:
             why = here if study.lab.sim is None else "a simulated link keeps its delay and its losses"
             instead = f"say `lab: vm`, or {{fail: path, path: {event.do.path[0]}}}"
             yield ("events", index, "do"), f"{why}; {instead}"
+
+
+def _of_killed_targets(study: Study) -> Iterator[tuple[Place, str]]:
+    """Only an initiator with several paths opens its connections again when they end."""
+    killing = [index for index, event in enumerate(study.events) if event.do.kill is not None]
+    if not killing:
+        return
+    place: Place = ("events", killing[0], "do")
+    if study.lab.name != "loopback":
+        yield place, f"the {study.lab.name} lab kills no targets; say {{freeze: target}}, or `lab: loopback`"
+        return
+    for treatment in combinations(study, ("protocol", "paths", "dhchap")):
+        settings = study.settings(treatment)
+        protocol = settings.endpoint.protocol
+        if protocol not in with_paths():
+            yield place, f"{protocol} does not survive it here: compare {' and '.join(with_paths())} only"
+        elif settings.topology.paths == 1:
+            yield place, "only initiators with several paths connect again: say `paths: 2` under topology"
+        elif settings.connection.dhchap is not None:
+            yield place, "a target that authenticates over NVMe/TCP cannot be killed; leave `dhchap:` out"
+        else:
+            continue
+        return
 
 
 def _of_simulated_paths(study: Study) -> Iterator[tuple[Place, str]]:

@@ -37,6 +37,7 @@ REFUSE = FREEZE | {"do": {"access": "inaccessible", "path": 1}}
 FLAP = FREEZE | {"do": {"flap": "path", "path": 1, "every": "400ms"}}
 SLOW = FREEZE | {"do": {"slow": "path", "path": 1, "by": "20ms"}}
 LOSE = FREEZE | {"do": {"lose": "0.5%", "path": 1}}
+KILL = {"at": "2s", "do": {"kill": "target"}, "for": "1s"}
 FROZEN = Action(freeze="target")
 BASE: dict[str, Any] = {
     "name": "freeze",
@@ -147,7 +148,7 @@ def is_frozen(pid: int) -> bool:
         ),
         (
             {"events": [FREEZE | {"do": {}}]},
-            "one of {freeze: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow: path,",
+            "one of {freeze: target}, {kill: target}, {fail: path, path: 1}, {flap: path, path: 1, every: 2s}, {slow",
         ),
         ({"events": [FLAP | {"do": {"flap": "path", "path": 1}}]}, "`every: 2s` says how often a path fails"),
         ({"events": [PULL | {"do": PULL["do"] | {"every": "1s"}}]}, "`every: 2s` says how often a path fails"),
@@ -160,6 +161,16 @@ def is_frozen(pid: int) -> bool:
         (
             {"lab": "vm", "topology": {"link_delay": "1ms"}, "events": [SLOW]},
             "events: `link_rate` and `link_delay` shape the paths already; leave them out, or `slow:` and `lose:`",
+        ),
+        ({"events": [KILL]}, "events[1].do: only initiators with several paths connect again: say `paths: 2`"),
+        (
+            {"events": [KILL], "factors": {"protocol": ["nfs3", "iscsi"]}},
+            "nfs3 does not survive it here: compare iscsi and nvme-tcp only",
+        ),
+        ({"events": [KILL], "lab": "vm"}, "the vm lab kills no targets; say {freeze: target}, or `lab: loopback`"),
+        (
+            {"events": [KILL], "lab": "sim", "topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}},
+            "the sim lab kills no targets",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),
@@ -429,6 +440,26 @@ def test_a_path_that_falls_silent_is_given_up_and_used_again(real_engine: Path, 
         assert first.ios > 0 and second.ios > 0 and first.down_ns > 1_000_000_000
         assert result.gaps.longest_ns > 400 * MS
         assert result.verify and result.verify.read_back_blocks > 0
+
+
+@pytest.mark.slow
+def test_a_target_that_is_killed_is_used_again_once_it_is_back(real_engine: Path, tmp_path: Path) -> None:
+    del real_engine
+    asked = BASE | {
+        "topology": {"paths": 2, "path_policy": "round-robin", "keep_alive": "1s"},
+        "load": BASE["load"] | {"runtime": "8s"},
+        "events": [KILL],
+    }
+    for result in results_of(asked, tmp_path):
+        assert result.paths and result.gaps and result.counted
+        [event] = result.events
+        assert event.what == "kill target"
+        assert all(each.losses >= 1 and each.ios > 0 for each in result.paths.used)
+        # Nothing completes before it is back.
+        dead = slice(event.began_ns // result.counted.interval_ns + 1, event.undone_ns // result.counted.interval_ns)
+        assert sum(result.counted.ios[dead]) == 0
+        assert sum(result.counted.ios[dead.stop :]) > 0
+        assert result.verify and (result.verify.wrong_blocks, result.verify.read_back_blocks > 0) == (0, True)
 
 
 @pytest.mark.slow

@@ -18,6 +18,10 @@ pub(crate) enum Event {
     Status(StatusEvent),
     Silenced(SilencedEvent),
     Access(AccessEvent),
+    /// The target was killed
+    Killed,
+    /// The target serves again
+    Revived,
     Connected(ConnectedEvent),
     Armed(ArmedEvent),
     Clock(ClockEvent),

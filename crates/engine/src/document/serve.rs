@@ -153,6 +153,11 @@ pub(crate) enum ServeCommand {
     Silence { portal: SocketAddr, silent: bool },
     /// Set how the volume can be accessed through a portal, for protocols that report it; answered by `access`
     Access { portal: SocketAddr, state: AccessSpec },
+    /// End the target as if its process were killed: its connections end, connections to it are refused, and it forgets
+    /// all but what the volumes hold; answered by `killed`
+    Kill,
+    /// Start a killed target again at the same portals; answered by `revived`
+    Revive,
     /// Renew the lease, which any line does
     Renew,
 }

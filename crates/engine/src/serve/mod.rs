@@ -3,88 +3,57 @@
 mod burn;
 mod connection_count;
 mod plan;
+mod target;
 mod threads;
 mod volumes;
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    sync::{Arc, mpsc},
-};
+use std::sync::mpsc;
 
-use iotax_node::{
-    failure::Failure,
-    server::{NoAccess, Portal, Server, ServerConfig, plan_portals},
-    volume::ModelledWork,
-};
-use iotax_proto::Instant;
-use iotax_runtime::{Clock, cpu::ProcessClock, driver::listen};
-use threads::Threads;
+use iotax_node::{failure::Failure, server::plan_portals, volume::ModelledWork};
+use iotax_runtime::cpu::ProcessClock;
+use target::Target;
 use volumes::OpenVolume;
 
 use crate::{
     caller::{self, Lease},
     document::{
-        self, AccessEvent, AccessSpec, ErrorEvent, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume,
-        ServeCommand, ServeDocument, SilencedEvent, StatusEvent,
+        self, ErrorEvent, Event, FilledEvent, ModelledReport, ReadyEvent, ReadyVolume, ServeCommand, ServeDocument,
+        StatusEvent,
     },
-    failure, secret,
+    failure,
     version::VERSION,
 };
-
-/// Maximum number of connections per thread.
-const CONNECTIONS_MAX: usize = 4096;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: ServeDocument = caller::read_document()?;
     document::check_threads(document.threads, &document.cpus)?;
-    let clock = Clock::start();
-    let mut volumes = volumes::open(&document)?;
+    let volumes = volumes::open(&document)?;
     let exports = plan::exports(&document)?;
     let mut portals = plan_portals(&exports)?;
-    let listeners = listen_all(&mut portals)?;
+    let listeners = target::listen_all(&mut portals)?;
     for volume in volumes.iter().filter(|volume| volume.spec.fill == document::Fill::Pattern) {
         volumes::fill(volume)?;
     }
-    let server = Server::new(ServerConfig {
-        volumes: volumes::specs(&volumes),
-        exports,
-        portals,
-        started_unix_ns: clock.unix_ns(Instant(0)),
-        secret: secret::random()?,
-        connections_max: CONNECTIONS_MAX,
-    });
-    let threads = Threads::start(&document, &server, &volumes, listeners, clock)?;
-    volumes.iter_mut().for_each(OpenVolume::keep);
+    let target = Target::start(&document, volumes, exports, portals, listeners)?;
     let lease = Lease::start(document.lease_ns);
-    caller::emit(&Event::Ready(ready(&document, &server, &volumes, &threads)));
-    obey(&server, &volumes, &threads, &lease);
-    threads.stop()
+    caller::emit(&Event::Ready(ready(&document, &target)?));
+    obey(target, &lease)
 }
 
-/// Listens on all planned addresses, and stores the actual addresses in the plan.
-fn listen_all(portals: &mut [Portal]) -> Result<Vec<TcpListener>, Failure> {
-    let listeners = portals.iter_mut().map(|portal| {
-        let place = format!("listen {}", portal.address);
-        let listener = listen(portal.address).map_err(|error| failure::io(&error, &place))?;
-        portal.address = listener.local_addr().map_err(|error| failure::io(&error, &place))?;
-        Ok(listener)
-    });
-    listeners.collect()
-}
-
-fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], threads: &Threads) -> ReadyEvent {
+fn ready(document: &ServeDocument, target: &Target<'_>) -> Result<ReadyEvent, Failure> {
     let portals = document.exports.iter().enumerate().map(|(index, export)| {
-        let endpoint = server.endpoint(index);
+        let endpoint = target.endpoint(index)?;
         let address = endpoint.split('/').nth(2).unwrap_or_default().to_owned();
-        document::Portal { protocol: export.protocol, address, endpoint }
+        Ok(document::Portal { protocol: export.protocol, address, endpoint })
     });
-    ReadyEvent {
+    Ok(ReadyEvent {
         pid: std::process::id(),
-        driver: threads.driver.name(),
+        driver: target.driver()?.name(),
         threads: document.threads,
         cpus: document.cpus.clone(),
         engine_version: VERSION,
-        volumes: volumes
+        volumes: target
+            .volumes()
             .iter()
             .map(|volume| ReadyVolume {
                 name: volume.spec.name.clone(),
@@ -93,38 +62,66 @@ fn ready(document: &ServeDocument, server: &Server, volumes: &[OpenVolume], thre
                 identity: volume.identity(),
             })
             .collect(),
-        portals: portals.collect(),
-    }
+        portals: portals.collect::<Result<_, _>>()?,
+    })
 }
 
-/// Executes the lines from standard input until `stop`, the end of the input, or the end of a thread.
-fn obey(server: &Server, volumes: &[OpenVolume], threads: &Threads, lease: &Lease) {
-    let (sender, commands) = mpsc::channel();
-    let ended = sender.clone();
-    let heard = lease.clone();
+/// What ends the wait for a line.
+enum Heard {
+    Line(String),
+    EndOfInput,
+    /// A thread of the target ended, in the life with this number.
+    ThreadEnded(u32),
+}
+
+/// Executes the lines from standard input until `stop`, the end of the input, or the end of a thread. Then it stops the
+/// target.
+fn obey(mut target: Target<'_>, lease: &Lease) -> Result<(), Failure> {
+    let (sender, heard) = mpsc::channel();
+    let (lines, renewed) = (sender.clone(), lease.clone());
     caller::follow(move |line| {
-        heard.renew();
+        renewed.renew();
         // Fails only when the server is ending and no longer receives lines.
-        let _ = sender.send(line.map(str::to_owned));
+        let _ = lines.send(line.map_or(Heard::EndOfInput, |line| Heard::Line(line.to_owned())));
     });
-    threads.when_ended(move || {
-        let _ = ended.send(None);
-    });
-    while let Ok(Some(line)) = commands.recv() {
+    watch(&target, &sender);
+    loop {
+        let line = match heard.recv() {
+            Ok(Heard::Line(line)) => line,
+            Ok(Heard::ThreadEnded(life)) if life < target.life() || !target.is_serving() => continue,
+            Ok(Heard::ThreadEnded(_) | Heard::EndOfInput) | Err(_) => return target.stop(),
+        };
         if line.is_empty() {
             continue;
         }
         let done = match serde_json::from_str(&line) {
-            Ok(ServeCommand::Stop) => return,
-            Ok(ServeCommand::Fill { volume }) => fill_again(volumes, &volume),
-            Ok(ServeCommand::Status) => status(volumes, threads),
-            Ok(ServeCommand::Silence { portal, silent }) => silence(server, portal, silent),
-            Ok(ServeCommand::Access { portal, state }) => set_access(server, portal, state),
+            Ok(ServeCommand::Stop) => return target.stop(),
+            Ok(ServeCommand::Fill { volume }) => fill_again(target.volumes(), &volume),
+            Ok(ServeCommand::Status) => status(&target),
+            Ok(ServeCommand::Silence { portal, silent }) => target.silence(portal, silent),
+            Ok(ServeCommand::Access { portal, state }) => target.set_access(portal, state),
+            Ok(ServeCommand::Kill) if !target.is_mortal() => {
+                Err(Failure::usage("a target that authenticates over NVMe/TCP cannot be killed", "exports"))
+            }
+            Ok(ServeCommand::Kill) => Ok(target.kill()?),
+            Ok(ServeCommand::Revive) => {
+                let revived = target.revive()?;
+                watch(&target, &sender);
+                Ok(revived)
+            }
             Ok(ServeCommand::Renew) => continue,
             Err(error) => Err(Failure::usage(error.to_string(), "standard input")),
         };
         caller::emit(&done.unwrap_or_else(|failure| Event::Error(ErrorEvent::of(&failure))));
     }
+}
+
+/// Says when a thread of the target ends in its present life.
+fn watch(target: &Target<'_>, sender: &mpsc::Sender<Heard>) {
+    let (life, sender) = (target.life(), sender.clone());
+    target.when_ended(move || {
+        let _ = sender.send(Heard::ThreadEnded(life));
+    });
 }
 
 fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
@@ -139,28 +136,13 @@ fn fill_again(volumes: &[OpenVolume], name: &str) -> Result<Event, Failure> {
     Ok(Event::Filled(FilledEvent { volume: Some(name.to_owned()), bytes: volume.size_bytes(), seconds }))
 }
 
-fn silence(server: &Server, portal: SocketAddr, silent: bool) -> Result<Event, Failure> {
-    if !server.silence(portal, silent) {
-        return Err(Failure::usage(format!("there is no portal {portal}"), "portal"));
-    }
-    Ok(Event::Silenced(SilencedEvent { portal, silent }))
-}
-
-fn set_access(server: &Server, portal: SocketAddr, state: AccessSpec) -> Result<Event, Failure> {
-    match server.set_access(portal, state.into()) {
-        Ok(()) => Ok(Event::Access(AccessEvent { portal, state })),
-        Err(NoAccess::NoPortal) => Err(Failure::usage(format!("there is no portal {portal}"), "portal")),
-        Err(NoAccess::NotReported(why)) => Err(Failure::usage(why, "portal")),
-    }
-}
-
-fn status(volumes: &[OpenVolume], threads: &Threads) -> Result<Event, Failure> {
+fn status(target: &Target<'_>) -> Result<Event, Failure> {
     let process = ProcessClock::of(std::process::id()).and_then(|clock| clock.read()).map_err(failure::internal)?;
     Ok(Event::Status(StatusEvent {
-        connections: threads.connections(),
+        connections: target.connections(),
         cpu_ns: process.total_ns,
         max_rss_bytes: process.max_rss_bytes,
-        modelled: volumes.iter().filter_map(modelled).collect(),
+        modelled: target.volumes().iter().filter_map(modelled).collect(),
     }))
 }
 
@@ -168,5 +150,3 @@ fn modelled(volume: &OpenVolume) -> Option<(String, ModelledReport)> {
     let ModelledWork { operations, busy_ns, told, late_sum_ns, late_max_ns } = volume.modelled.as_ref()?.take_work();
     Some((volume.spec.name.clone(), ModelledReport { operations, busy_ns, told, late_sum_ns, late_max_ns }))
 }
-
-type SharedServer = Arc<Server>;

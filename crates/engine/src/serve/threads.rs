@@ -8,12 +8,14 @@ use std::{
     thread::JoinHandle,
 };
 
-use iotax_node::{failure::Failure, server::ServerNode};
+use iotax_node::{
+    failure::Failure,
+    server::{Server, ServerNode},
+};
 use iotax_proto::{HeapRegion, Region};
 use iotax_runtime::{Clock, Driver, DriverConfig, DriverKind, Flow, Waker, memory::SharedRegion};
 
 use super::{
-    SharedServer,
     burn::burn,
     connection_count::ConnectionCount,
     volumes::{OpenVolume, Store},
@@ -32,7 +34,7 @@ pub(super) struct Threads {
 struct Work {
     index: usize,
     cpu: Option<usize>,
-    server: SharedServer,
+    server: Arc<Server>,
     /// By volume; `None` if it is not in memory.
     memories: Vec<Option<SharedRegion>>,
     config: DriverConfig,
@@ -42,7 +44,7 @@ struct Work {
 impl Threads {
     pub(super) fn start(
         document: &ServeDocument,
-        server: &SharedServer,
+        server: &Arc<Server>,
         volumes: &[OpenVolume],
         mut listeners: Vec<TcpListener>,
         clock: Clock,
@@ -120,7 +122,7 @@ impl Threads {
 }
 
 /// Starts a separate thread for the arithmetic of authentication, if any host must authenticate.
-fn start_arithmetic(server: &SharedServer) -> Result<(), Failure> {
+fn start_arithmetic(server: &Arc<Server>) -> Result<(), Failure> {
     if server.asks_for_arithmetic() {
         let server = Arc::clone(server);
         let thread = std::thread::Builder::new().name("authenticate".to_owned());

@@ -24,7 +24,7 @@ use iotax_proto::Instant;
 
 pub use optimisations::Optimisations;
 pub use polling::Polling;
-pub use socket::{SocketOptions, listen};
+pub use socket::{HeldAddress, SocketOptions, listen};
 pub use waker::Waker;
 
 use crate::{clock::Clock, disk::Disk};

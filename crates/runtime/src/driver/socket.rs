@@ -109,11 +109,25 @@ pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
 }
 
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    HeldAddress::new(address)?.listen()
+}
+
+/// An address at which nothing listens yet. Connections are refused, and no other socket gets its port.
+#[derive(Debug)]
+pub struct HeldAddress(socket2::Socket);
+
+impl HeldAddress {
+    pub fn new(address: SocketAddr) -> io::Result<Self> {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        Ok(Self(socket))
+    }
+
+    pub fn listen(self) -> io::Result<TcpListener> {
+        self.0.listen(BACKLOG)?;
+        Ok(self.0.into())
+    }
 }
 
 /// Creates a socket that is going to connect.
