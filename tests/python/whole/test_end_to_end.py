@@ -55,6 +55,7 @@ RUNNABLE = [
     "sim-quick",
     "slow-drain",
     "takeover",
+    "target-restart",
 ]
 """Shipped studies that run quickly on this machine alone. The list is fixed, since reading all studies is slow."""
 
@@ -95,7 +96,7 @@ def attempts(name: str) -> list[Attempt]:
         return notebook.attempts()
 
 
-SLOW = ("slow-drain", "takeover", "generators", "oltp", "digests", "known-tax")
+SLOW = ("slow-drain", "takeover", "target-restart", "generators", "oltp", "digests", "known-tax")
 MARKS = {
     "patterns": pytest.mark.long,
     "files": pytest.mark.pictures,

@@ -156,9 +156,9 @@ impl<'a> Target<'a> {
         self.serving().map_or(true, |(server, _)| !server.asks_for_arithmetic())
     }
 
-    /// Its connections end without a word, and with them all that it knows of its initiators. Operations of the volumes
-    /// that were begun are finished or dropped, as when a process dies. Nothing happens if it is killed already.
-    /// After an error it cannot serve again.
+    /// Ends its connections, and forgets all that it knows of its initiators. Operations on the volumes that are under
+    /// way complete or are dropped, as when a process dies. Does nothing if it is killed already. After an error it
+    /// cannot serve again.
     pub(super) fn kill(&mut self) -> Result<Event, Failure> {
         if self.is_serving()
             && let State::Serving { threads, .. } = std::mem::replace(&mut self.state, State::Killed(Vec::new()))
