@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from iotax.cli.document import judged, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.letters import echo
 from iotax.cli.loading import open_notebook
-from iotax.cli.options import Format, NotebookOption, NotebookPath, one_notebook
+from iotax.cli.options import NotebookOption, NotebookPath, one_notebook
 from iotax.notebook import Notebook, NotebookError, StudyRun
 from iotax.outputs import PARQUET_MARK
 from iotax.rows import Row, attempt_rows, cpu_series_rows, is_judged, judged_runs, series_rows
@@ -39,6 +40,14 @@ _ROWS: dict[Table, Callable[[Notebook, StudyRun], Iterator[Row]]] = {
     "series": series_rows,
     "cpu series": cpu_series_rows,
 }
+
+
+class Format(StrEnum):
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+    BENCHER = "bencher"
+    ASV = "asv"
 
 
 def export(

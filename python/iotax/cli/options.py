@@ -222,33 +222,3 @@ def _value_name(option: Any, ctx: Any) -> str:
 
 _OPTIONAL = {"--json": (re.compile(r"-|.*\.json"), "-"), "--live": (re.compile(r"(\S+:)?\d+"), "0")}
 """What a value looks like, and the value if none is given."""
-
-
-class PollingChoice(StrEnum):
-    NEVER = "never"
-    AUTO = "auto"
-    ALWAYS = "always"
-
-
-class Driver(StrEnum):
-    AUTO = "auto"
-    IO_URING = "io_uring"
-    EPOLL = "epoll"
-
-
-class Rw(StrEnum):
-    READ = "read"
-    WRITE = "write"
-    RANDREAD = "randread"
-    RANDWRITE = "randwrite"
-    RW = "rw"
-    READWRITE = "readwrite"
-    RANDRW = "randrw"
-
-
-class Format(StrEnum):
-    CSV = "csv"
-    PARQUET = "parquet"
-    JSON = "json"
-    BENCHER = "bencher"
-    ASV = "asv"

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,6 @@ from iotax.cli.letters import echo
 from iotax.cli.loading import load, within_time
 from iotax.cli.options import (
     Destroy,
-    Driver,
     JsonFile,
     Long,
     NotebookOption,
@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 
 _PATHS = 4
 """Lines around the first screen: the question, the plan, the notebook and the report."""
+
+
+class Driver(StrEnum):
+    AUTO = "auto"
+    IO_URING = "io_uring"
+    EPOLL = "epoll"
 
 
 def run(

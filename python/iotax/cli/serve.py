@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol
@@ -18,7 +19,7 @@ from rich.text import Text
 from iotax.cli.console import console_on
 from iotax.cli.document import STDOUT, judged, write_document
 from iotax.cli.exits import Exit, leave
-from iotax.cli.options import JsonFile, PollingChoice
+from iotax.cli.options import JsonFile
 from iotax.engine import EngineError, find_engine
 from iotax.places.waiting import Engine
 from iotax.protocols import titles
@@ -39,6 +40,12 @@ _HINTS = {
     "too_small": "leave --size out to serve all that is there",
     "denied": "name a file that this user may write to",
 }
+
+
+class PollingChoice(StrEnum):
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
 
 
 def serve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from iotax.cli.console import say
 from iotax.cli.document import STDOUT, write_output
 from iotax.cli.exits import Exit, leave
 from iotax.cli.loading import load
-from iotax.cli.options import Destroy, JsonFile, Long, NewNotebook, Rw
+from iotax.cli.options import Destroy, JsonFile, Long, NewNotebook
 from iotax.cli.run import Shown, Wishes, notebook_of, run_and_show
 from iotax.outputs import OUT
 from iotax.protocols import names
@@ -24,6 +25,16 @@ from iotax.units import counted, format_duration
 
 if TYPE_CHECKING:
     from iotax.design.shape import Shape
+
+
+class Rw(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+    RW = "rw"
+    READWRITE = "readwrite"
+    RANDRW = "randrw"
 
 
 def versus(
