@@ -76,6 +76,11 @@ def is_frozen(pid: int) -> bool:
     return state(pid) == "T"
 
 
+def goes_on(pid: int) -> bool:
+    """It sleeps, or on a busy machine still waits for a processor to do so."""
+    return state(pid) not in ("", "T")
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
@@ -296,7 +301,7 @@ def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) ->
         wait_for(lambda: not is_frozen(sleeper.pid), "a thaw")
         freezer.begin()
         wait_for(lambda: is_frozen(sleeper.pid), "a second stop")
-    wait_for(lambda: state(sleeper.pid) == "S", "the end of it all")
+    wait_for(lambda: goes_on(sleeper.pid), "the end of it all")
 
 
 def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
@@ -309,7 +314,7 @@ def test_it_goes_on_when_whoever_stopped_it_is_killed(sleeper: subprocess.Popen[
         assert controller.stdout.readline() == "frozen\n"
         wait_for(lambda: is_frozen(sleeper.pid), "a stop")
         controller.kill()
-    wait_for(lambda: state(sleeper.pid) == "S", "a thaw after kill -9")
+    wait_for(lambda: goes_on(sleeper.pid), "a thaw after kill -9")
 
 
 def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> None:
@@ -318,7 +323,7 @@ def test_it_goes_on_when_its_lease_ends(sleeper: subprocess.Popen[bytes]) -> Non
         for _ in range(2):
             time.sleep(1)
             freezer.begin()
-            wait_for(lambda: state(sleeper.pid) == "S", "the end of its lease")
+            wait_for(lambda: goes_on(sleeper.pid), "the end of its lease")
 
 
 def test_nothing_is_stopped_that_nobody_would_undo(sleeper: subprocess.Popen[bytes]) -> None:
@@ -334,7 +339,7 @@ def test_nothing_is_stopped_that_nobody_would_undo(sleeper: subprocess.Popen[byt
             return False
 
         wait_for(refused, "the guard to be gone")
-        assert state(sleeper.pid) == "S"
+        assert goes_on(sleeper.pid)
 
 
 def test_what_is_gone_is_not_armed() -> None:
@@ -368,14 +373,14 @@ def test_a_run_whose_load_ended_before_its_event_does_not_count(sleeper: subproc
         performer.window_starts(time.time_ns())
         with pytest.raises(TrialFailed, match="`freeze target` did not happen: the load ended before"):
             performer.told(result())
-    assert state(sleeper.pid) == "S"
+    assert goes_on(sleeper.pid)
 
 
 def test_an_event_that_lasts_is_undone_at_once_when_the_run_ends(sleeper: subprocess.Popen[bytes]) -> None:
     with contextlib.closing(frozen(sleeper.pid, at_ns=0, lasts_ns=600_000 * MS)) as performer:
         performer.window_starts(time.time_ns())
         wait_for(lambda: is_frozen(sleeper.pid), "the event")
-    assert state(sleeper.pid) == "S"
+    assert goes_on(sleeper.pid)
 
 
 def results_of(asked: dict[str, Any], folder: Path) -> list[TrialResult]:
