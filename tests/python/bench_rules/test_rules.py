@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from bench.subjects.base import Place, Reached, Sides, up_beside
 from bench.subjects.ours import OurInitiator, OurTarget
 from bench.subjects.spdk import SpdkPerf
 from bench.turns import Failure, Pair, ratio, take_alone, take_turns
+from waits import wait_for
 
 QUIET = Usage(window_s=2.0, initiator_cpu_s=1.0, target_cpu_s=1.5, run_queue_wait=0.05, foreign_load=0.1)
 LOAD = Load("read", 32)
@@ -179,10 +179,7 @@ def test_a_program_that_does_not_end_is_ended_with_children_of_other_sessions(tm
         with pytest.raises(FailedError, match=r"it did not end within 0\.01 s"):
             wait_for_end(process, "it", 0.01)
     child = int(log.read_text())
-    deadline = time.monotonic() + 20
-    while _runs(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not _runs(child), "the child's end")
 
 
 def _runs(process: int) -> bool:

@@ -82,7 +82,7 @@ def discovering(address: tuple[str, int]) -> socket.socket:
     """A connection whose admin queue of a discovery controller is enabled."""
     peer = socket.socket()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    peer.settimeout(20)
+    peer.settimeout(60)
     peer.connect(address)
     peer.sendall(struct.pack("<BBBBI", 0, 0, 128, 0, 128) + bytes(120))
     peer.recv(128, socket.MSG_WAITALL)

@@ -115,7 +115,7 @@ def test_a_run_is_shown_from_its_plan_to_its_end(
     run(study, tmp_path / "a.iotax", shown.board)
     counted = metrics(get(shown, "/metrics"))
     shown.close()
-    listening.join(10)
+    listening.join(60)
     assert not listening.is_alive()
     points = [point for news in found for point in news["points"]]
     with Notebook(tmp_path / "a.iotax") as notebook:

@@ -39,9 +39,13 @@ def test_a_short_command_that_fails_is_told_by_its_last_words() -> None:
 
 
 def test_a_short_command_without_end_is_given_up_with_what_it_started(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"^sleep: no answer in time$") as failed:
-        said(f"sleep 1000 & echo $! >{tmp_path}/child; wait", within_s=0.5)
-    assert failed.value.kind == "lost"
+    # A busy machine may take longer to start it than the time that it is given.
+    for within_s in (0.5, 5, 60):
+        with pytest.raises(EngineError, match=r"^sleep: no answer in time$") as failed:
+            said(f"sleep 1000 & echo $! >{tmp_path}/child; wait", within_s=within_s)
+        assert failed.value.kind == "lost"
+        if (number := (tmp_path / "child")).is_file() and number.read_text().endswith("\n"):
+            break
     child = Path("/proc") / (tmp_path / "child").read_text().strip()
     until(lambda: not child.exists() or "State:\tZ" in (child / "status").read_text(), "the child's end")
 
