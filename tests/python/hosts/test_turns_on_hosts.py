@@ -31,6 +31,8 @@ from iotax.labs.hosts.lab import HostsLab
 from .labs import opened_labs
 
 pytestmark = pytest.mark.slow
+# Two hosts on one machine keep a schedule in which they share a volume. One that stands still for longer than `settle`
+# reads what the other's next slice has written already, and the session fails. So such tests have the mark `machine`.
 
 HOSTS = 3
 ROUNDS = 3
@@ -70,6 +72,7 @@ def session(lab: HostsLab, text: str) -> tuple[dict[tuple[object, ...], Outcome]
     return found, heard
 
 
+@pytest.mark.machine
 def test_hosts_keep_one_schedule_and_every_slice_counts_all_clients(network: Network, opened: Open) -> None:
     text = written(network)
     lab = opened(text)
@@ -131,6 +134,7 @@ def test_a_host_lost_during_a_session_is_named_and_slices_of_all_hosts_are_kept(
     assert len(ended) == sum(len(each.kept.slices) for each in kept)
 
 
+@pytest.mark.machine
 def test_a_whole_plot_is_a_session_of_its_own_and_the_study_runs_to_its_report(
     network: Network, real_engine: Path, tmp_path: Path
 ) -> None:
