@@ -34,6 +34,8 @@ pub(super) struct Target<'a> {
     exports: Vec<Export>,
     /// With their actual addresses.
     portals: Vec<Portal>,
+    /// Of all lives: modelled media go on by it.
+    clock: Clock,
     state: State,
     /// How often it was started.
     life: u32,
@@ -72,25 +74,24 @@ impl<'a> Target<'a> {
         portals: Vec<Portal>,
         listeners: Vec<TcpListener>,
     ) -> Result<Self, Failure> {
-        let state = State::Killed(Vec::new());
-        let mut target = Self { document, volumes, exports, portals, state, life: 0 };
+        let (clock, state) = (Clock::start(), State::Killed(Vec::new()));
+        let mut target = Self { document, volumes, exports, portals, clock, state, life: 0 };
         target.serve(listeners)?;
         target.volumes.iter_mut().for_each(OpenVolume::keep);
         Ok(target)
     }
 
     fn serve(&mut self, listeners: Vec<TcpListener>) -> Result<(), Failure> {
-        // A clock of its own: the start of its time distinguishes this life from earlier ones.
-        let clock = Clock::start();
         let server = Server::new(ServerConfig {
             volumes: volumes::specs(&self.volumes),
             exports: self.exports.clone(),
             portals: self.portals.clone(),
-            started_unix_ns: clock.unix_ns(Instant(0)),
+            // A nanosecond distinguishes each life from those before.
+            started_unix_ns: self.clock.unix_ns(Instant(0)) + u64::from(self.life),
             secret: secret::random()?,
             connections_max: CONNECTIONS_MAX,
         });
-        let threads = Threads::start(self.document, &server, &self.volumes, listeners, clock)?;
+        let threads = Threads::start(self.document, &server, &self.volumes, listeners, self.clock)?;
         self.state = State::Serving { server, threads };
         self.life += 1;
         Ok(())
