@@ -33,6 +33,14 @@ class Source:
     def base(self) -> str:
         return title(self.summary.grid.baseline_arm)
 
+    @property
+    def conditions(self) -> list[str]:
+        return list(dict.fromkeys(cell.condition for cell in self.summary.cells))
+
+    def judged(self) -> Legend:
+        """Of the arms that are compared with the baseline."""
+        return self.legend(dict.fromkeys(overall.arm for overall in self.summary.overalls))
+
     def legend(self, arms: Iterable[str] | None = None) -> Legend:
         """Of all arms, or of some."""
         shown = self.summary.grid.arms if arms is None else arms

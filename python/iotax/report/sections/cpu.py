@@ -48,13 +48,9 @@ def section(source: Source) -> Section | None:
     return Section("cpu", heading, parts, "CPU")
 
 
-def _conditions(summary: Summary) -> list[str]:
-    return list(dict.fromkeys(cell.condition for cell in summary.cells))
-
-
 def _split(source: Source) -> list[Part]:
     summary = source.summary
-    split = source.drawn(charts.cpu_split(summary, each) for each in _conditions(summary))
+    split = source.drawn(charts.cpu_split(summary, each) for each in source.conditions)
     if not split:
         return []
     caption = " ".join(filter(None, (charts.cpu_caption(summary), encrypted(summary))))
@@ -63,7 +59,7 @@ def _split(source: Source) -> list[Part]:
 
 def _layers(source: Source) -> list[Part]:
     summary = source.summary
-    drawn = source.drawn(charts.layers(summary, each) for each in _conditions(summary))
+    drawn = source.drawn(charts.layers(summary, each) for each in source.conditions)
     said = charts.layers_said(summary)
     if drawn:
         caption = "\n".join(filter(None, (*said, encrypted(summary))))
@@ -76,7 +72,7 @@ def _over_time(source: Source) -> list[Part]:
     summary = source.summary
     drawn = source.drawn(
         charts.cpu_over_time(summary, source.looks, condition, role)
-        for condition in _conditions(summary)
+        for condition in source.conditions
         for role in CPU_ROLES
     )
     if not drawn:

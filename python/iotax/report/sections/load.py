@@ -28,8 +28,7 @@ def section(source: Source) -> Section:
             f"The same values as ratios to {base}, with 95 % intervals that include {base}’s own scatter; logarithmic. "
             "The shaded band is the margin within which a difference does not matter."
         )
-        judged = source.legend(dict.fromkeys(o.arm for o in summary.overalls))
-        parts.append(Panels(ratios, caption, legend=judged))
+        parts.append(Panels(ratios, caption, legend=source.judged()))
     hockey = source.drawn(charts.hockey_stick(summary, looks, r, f) for f in facets for r in (LATENCY, P99))
     if hockey:
         factor = (grid.x_factor or "").replace("_", " ")

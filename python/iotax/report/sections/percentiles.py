@@ -44,13 +44,9 @@ def section(source: Source) -> Section:
     return Section("percentiles", "Latency, every percentile", parts, "Percentiles")
 
 
-def _conditions(summary: Summary) -> list[str]:
-    return list(dict.fromkeys(cell.condition for cell in summary.cells))
-
-
 def _curves(source: Source) -> list[Part]:
     summary, looks = source.summary, source.looks
-    curves = source.drawn(charts.percentile_curves(summary, looks, each) for each in _conditions(summary))
+    curves = source.drawn(charts.percentile_curves(summary, looks, each) for each in source.conditions)
     if not curves:
         return [
             Text(
@@ -78,8 +74,7 @@ def _shifts(source: Source) -> list[Part]:
         f"the scatter of runs. A level line: all {summary.counts}s are slower or faster by the same factor. A line "
         f"that rises at the right: only the slowest {summary.counts}s differ, which a mean hides."
     )
-    judged = source.legend(dict.fromkeys(o.arm for o in summary.overalls))
-    return [Heading("Where in the distribution the difference lies"), Panels(shifts, caption, legend=judged)]
+    return [Heading("Where in the distribution the difference lies"), Panels(shifts, caption, legend=source.judged())]
 
 
 def sync_groups(summary: Summary) -> list[Group]:
@@ -163,7 +158,7 @@ def _directions(source: Source) -> list[Part]:
     parts: list[Part] = []
     curves = source.drawn(
         charts.percentile_curves(summary, looks, condition, part)
-        for condition in _conditions(summary)
+        for condition in source.conditions
         for part in charts.PARTS
     )
     if curves:
