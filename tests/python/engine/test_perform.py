@@ -135,7 +135,7 @@ def is_alive(pid: int) -> bool:
     """False for a zombie, which nobody may wait for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

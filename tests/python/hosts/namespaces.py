@@ -115,11 +115,13 @@ class Network:
         return here
 
     def kill(self, name: str, of: str, sent: signal.Signals = signal.SIGKILL) -> int:
-        """Signals those processes, and returns how many there were."""
-        pids = self.processes(name, of)
-        for pid in pids:
-            os.kill(pid, sent)
-        return len(pids)
+        """Signals those processes that have not ended meanwhile, and returns how many there were."""
+        count = 0
+        for pid in self.processes(name, of):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sent)
+                count += 1
+        return count
 
     def link(self, name: str, state: str) -> None:
         subprocess.run(["ip", "link", "set", self._outside(name), state], check=True)
