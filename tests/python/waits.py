@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_for(
-    condition: Callable[[], object], what: str, within_s: float = 60, seen: Callable[[], object] | None = None
+    condition: Callable[[], object], what: str, within_s: float = 180, seen: Callable[[], object] | None = None
 ) -> None:
     """`seen` is what a failure tells besides."""
     until = time.monotonic() + within_s

@@ -109,7 +109,6 @@ def test_noise_leaves_the_question_open():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("blocks", [2, 3, 5, 10, 20])
 @pytest.mark.parametrize("cells", [2, 3, 4, 6, 12])
 @pytest.mark.parametrize(("times", "least"), [(1, 0.945), (NOISY, 0.94), (NOISIER, 0.93)])

@@ -149,7 +149,6 @@ def test_intervals_of_the_model_cover():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("block_cv", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("replicates", [2, 3, 5])
 def test_every_interval_of_the_model_covers_over_few_blocks_that_drift_or_do_not(replicates, block_cv):
@@ -164,7 +163,6 @@ def test_every_interval_of_the_model_covers_over_few_blocks_that_drift_or_do_not
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("replicates", "how"),
     [(2, {"background": 0.0}), (3, {"background": 0.0}), (5, {"background": 0.0}), (3, {"block_us": 25.0})],

@@ -188,7 +188,6 @@ def test_interval_of_the_cpu_model_covers(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_interval_covers_as_it_says(name: str) -> None:
     """4,000 draws where they are fast; two standard errors are then 0.7 %."""

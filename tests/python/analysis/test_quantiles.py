@@ -131,7 +131,6 @@ def test_summary_gives_quantiles_of_cells_and_shifts_against_the_baseline():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("blocks", [2, 3, 5, 10])
 def test_intervals_of_quantiles_and_shifts_cover_as_they_say(blocks):
     for covered in quantile_coverage(blocks, 1000).values():

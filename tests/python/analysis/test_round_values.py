@@ -174,7 +174,6 @@ def test_interval_of_a_ratio_covers_under_the_noise_of_slices(noise: Noise) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("noise", [normal, heavy, drifting])
 @pytest.mark.parametrize(("treatments", "sessions", "rounds"), [(4, 4, 10), (4, 8, 6), (12, 6, 10)])
 def test_interval_of_a_ratio_covers_in_every_design(noise: Noise, treatments: int, sessions: int, rounds: int) -> None:

@@ -217,7 +217,6 @@ def test_one_bisection_says_nothing_of_its_own_scatter() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("drift_sd", [0.0, 0.05])
 @pytest.mark.parametrize("confirm", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["knee", "best load"])

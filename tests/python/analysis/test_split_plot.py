@@ -53,7 +53,6 @@ def test_interval_of_arms_on_whole_plots_covers():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("blocks", [3, 6, 10])
 def test_interval_of_arms_on_whole_plots_covers_at_every_size(blocks):
     assert 0.94 <= coverage(10_000, blocks) <= 0.97

@@ -76,7 +76,6 @@ def stopped(rng: np.random.Generator, arms: int, at_least: int, width: float, sd
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("width", [0.025, 0.035, 0.05])
 @pytest.mark.parametrize(("arms", "noisy"), [(2, 1), (3, 1), (4, 1), (4, 3)])
 def test_all_ratios_hold_at_once_with_95_percent_where_the_widest_ends_the_study(

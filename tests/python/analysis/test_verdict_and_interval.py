@@ -160,7 +160,6 @@ def test_intervals_of_a_family_hold_at_once():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("arms", "blocks"), [(3, 3), (4, 5), (7, 3), (4, 10)])
 def test_intervals_of_a_family_hold_at_once_as_often_as_they_say(arms, blocks):
     found = held_together(arms, blocks, 10_000, seed=2)

@@ -62,7 +62,6 @@ def test_nfs41_may_take_15_percent_more_than_nfs3() -> None:
     assert pairs and not beyond
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "arguments",
     [pytest.param(each, marks=_mark(each)) for each in instructions.limits()],

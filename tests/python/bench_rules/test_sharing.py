@@ -71,7 +71,6 @@ def test_the_volume_is_found_among_a_process_s_mappings() -> None:
         volume_in(ring)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("protocol", "direction", "media"),
     [("nvme-tcp", "write", "file"), ("iscsi", "write", "file"), ("nfs3", "read", "memory")],

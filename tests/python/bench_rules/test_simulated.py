@@ -18,7 +18,6 @@ def test_all_instructions_are_read_from_the_last_line() -> None:
 
 
 @pytest.mark.long  # its program takes longer to build than to count
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("row", list(simulated.limits()))
 def test_a_simulated_io_takes_no_more_instructions_than_allowed(
     row: str, available: Callable[[], AbstractContextManager[None]]

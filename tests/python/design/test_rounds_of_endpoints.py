@@ -33,7 +33,7 @@ baseline: {{protocol: base}}
 """
 
 # A stalled machine completes no I/O in a slice.
-pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("real_engine"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("real_engine")]
 
 
 def zeros(path: Path) -> Path:

@@ -47,7 +47,7 @@ def served(engine: Path, volume: dict[str, object], driver: str) -> Iterator[dic
         yield {portal["protocol"]: portal["endpoint"] for portal in event["portals"]}
         assert server.stdin
         server.stdin.close()
-        server.wait(timeout=30)
+        server.wait(timeout=120)
 
 
 @contextmanager

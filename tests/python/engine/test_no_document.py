@@ -25,7 +25,7 @@ def test_engine_that_is_given_no_document_ends_by_itself(real_engine: Path) -> N
         for process in started:
             assert process.stdout is not None
             [line] = process.stdout.read().splitlines()  # its input stays open, so it cannot end for lack of input
-            assert process.wait(timeout=60) == 1
+            assert process.wait(timeout=180) == 1
             error = json.loads(line)
             assert (error["event"], error["kind"], error["where"]) == ("error", "lost", "standard input")
 
@@ -57,7 +57,7 @@ def test_what_no_machine_has_is_refused_by_field(
     with started(real_engine, task, document) as process:
         assert process.stdout
         error = json.loads(process.stdout.readlines()[-1])
-        assert process.wait(timeout=60) == 2
+        assert process.wait(timeout=180) == 2
     assert (error["kind"], error["where"]) == ("usage", where), error
 
 
@@ -66,7 +66,7 @@ def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> N
     volume.write_bytes(bytes(1 << 20))
     document = LOAD | {"endpoint": f"local:{volume}", "options": {"direct": False}, "runtime_ns": 600_000_000_000}
     process = subprocess.Popen([real_engine, "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    said, _ = process.communicate(json.dumps(document) + "\n", timeout=60)
+    said, _ = process.communicate(json.dumps(document) + "\n", timeout=180)
     error = json.loads(said.splitlines()[-1])
     assert (error["kind"], error["where"], process.returncode) == ("lost", "standard input", 1), error
 

@@ -40,6 +40,6 @@ class Controller:
 
     def fails(self, text: str) -> str:
         with self.start(text) as running:
-            said, _ = running.communicate(timeout=110)
+            said, _ = running.communicate(timeout=600)
         assert running.returncode != 0, said
         return said

@@ -215,5 +215,5 @@ esac"""
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )

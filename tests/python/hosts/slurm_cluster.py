@@ -128,7 +128,7 @@ class SlurmCluster:
             process.terminate()
         for process in reversed(self._running):
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=180)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

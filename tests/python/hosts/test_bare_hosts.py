@@ -78,7 +78,7 @@ def test_a_study_runs_on_hosts_without_a_c_library(bare: Network, tmp_path: Path
         return subprocess.run(
             [sys.executable, "-m", "iotax", *words],
             env=environment | {"IOTAX_HOST_ENGINE": str(host_engine)},
-            cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     refused = run("run", str(study), "refused.iotax", host_engine=engine.find_engine())

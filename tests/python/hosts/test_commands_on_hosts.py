@@ -99,7 +99,7 @@ def test_a_command_loads_every_host_in_the_window_that_engines_observe(
     controller: Controller, network: Network, tmp_path: Path
 ) -> None:
     with controller.start(controller.text) as running:
-        said, _ = running.communicate(timeout=110)
+        said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
     with Notebook(tmp_path / "commands.iotax") as notebook:
         results = results_of(notebook, 2)
@@ -228,7 +228,7 @@ def test_who_waits_for_a_command_that_is_ended_with_its_path_stops_waiting(host:
     words = ["/bin/sh", PATHS_SH, "with", host.home / "command.sh", "load_end", "0", "1"]
     with subprocess.Popen(words, env=host.environment, stderr=subprocess.PIPE, text=True) as waiting:
         assert host.run(PATHS_SH, "down").stdout.startswith("DOWN nfs ")
-        _, said = waiting.communicate(timeout=60)
+        _, said = waiting.communicate(timeout=180)
     assert (waiting.returncode, said) == (1, "the command was ended with its path\n")
 
 

@@ -64,7 +64,6 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestHosts]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_databases_commit_over_each_path_of_a_host_and_leave_nothing(hosts: GuestHosts, tmp_path: Path) -> None:
     text = STUDY.format(initiator=hosts.host("initiator"), storage=hosts.host("storage"), nqn=NQN, iqn=IQN)
     (tmp_path / "databases.yaml").write_text(text)
@@ -72,7 +71,7 @@ def test_databases_commit_over_each_path_of_a_host_and_leave_nothing(hosts: Gues
     environment |= {"HOME": str(hosts.home), "IOTAX_ENGINE": str(require())}
     words = [sys.executable, "-m", "iotax", "run", "databases.yaml", "-n", "databases.iotax", "--no-report"]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=880
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=1100
     )
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,7 +59,7 @@ def event(do: dict[str, str], lasts: str) -> list[dict[str, Any]]:
 def test_a_link_that_fails_is_a_gap_and_comes_back(controller: Controller, network: Network, tmp_path: Path) -> None:
     """The link is the way to the host, too: the host undoes the event by itself."""
     with controller.start(controller.text, "--disturb") as running:
-        said, _ = running.communicate(timeout=110)
+        said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
     assert "Median time until throughput was back at 95 %: " in said
     with Notebook(tmp_path / "events.iotax") as notebook:
@@ -121,7 +121,7 @@ def test_a_command_that_fails_is_told_with_its_last_words_and_is_undone(
     do = {"command": "echo no such port >&2; exit 3", "undo": f"touch {mark}", "host": "h2"}
     text = yaml.safe_dump(study(network, events=event(do, "1s")))
     with controller.start(text, "--disturb") as running:
-        said, _ = running.communicate(timeout=110)
+        said, _ = running.communicate(timeout=600)
     assert running.returncode != 0, said
     assert "failed (exit status: 3): no such port" in said
     assert mark.exists(), "a part of it may have been done"

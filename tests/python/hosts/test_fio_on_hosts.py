@@ -70,7 +70,7 @@ def test_fio_loads_every_host_in_the_window_that_engines_observe(
     controller: Controller, network: Network, tmp_path: Path
 ) -> None:
     with controller.start(controller.text) as running:
-        said, _ = running.communicate(timeout=110)
+        said, _ = running.communicate(timeout=600)
     assert running.returncode == 0, said
     with Notebook(tmp_path / "fio.iotax") as notebook:
         results = results_of(notebook, 2)

@@ -180,7 +180,7 @@ def test_what_ends_a_study_is_in_the_notebook_too(
     path, notebook = tmp_path / "hooked.yaml", tmp_path / "n.iotax"
     path.write_text(STUDY.format(h1=network.address("h1"), h2=network.address("h2"), hooks=hooks))
     command = [sys.executable, "-m", "iotax", "run", str(path), "--notebook", str(notebook), "--no-report"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     assert "h2: after study: `echo put back`: exit status 0" in done.stdout + done.stderr
     with Notebook(notebook) as kept:
         [said] = kept.closings()

@@ -240,9 +240,9 @@ def test_what_is_still_being_made_when_a_study_is_cut_off_goes_too(host: FakeHos
         assert keeper.stdin
         keeper.stdin.close()
         (host.folder / "go").touch()
-        said, _ = making.communicate(timeout=120)
+        said, _ = making.communicate(timeout=600)
         assert "DEVICE=" in said
-        keeper.wait(timeout=120)
+        keeper.wait(timeout=600)
     assert host.journal == []
     assert (host.folder / "proc/self/mounts").read_text() == ""
 
@@ -250,7 +250,7 @@ def test_what_is_still_being_made_when_a_study_is_cut_off_goes_too(host: FakeHos
 def test_nothing_is_made_for_a_study_that_has_ended(host: FakeHost) -> None:
     with kept(host) as keeper:
         assert up(host, NFS)[0].returncode == 0
-        keeper.communicate("", timeout=120)
+        keeper.communicate("", timeout=600)
     assert host.journal == []
     late, _ = up(host, NFS)
     assert (late.returncode, late.stderr) == (1, "in_use the study that wants this of the host has ended there\n")

@@ -263,12 +263,12 @@ def ended_in_a_trial(command: list[str], sent: signal.Signals, network: Network)
             wait_for(lambda: is_under_way(notebook) and len(network.processes("h1", " session")) > 1, "a trial")
         finally:
             process.send_signal(sent)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=180)
     return process.returncode, said
 
 
 def goes_on(command: list[str], notebook: Path) -> bool:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     with Notebook(notebook) as reader:
         return len({each.trial.id for each in reader.attempts() if each.status == "done"}) == 2
@@ -324,7 +324,7 @@ def test_a_controller_whose_disk_fills_in_a_trial_has_taken_everything_down_befo
         except BaseException:
             process.kill()
             raise
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=180)
     assert process.returncode == 5, said
     assert "the disk is full; everything before this attempt is kept. Free some space and run the same command" in said
     assert nothing_left(network)

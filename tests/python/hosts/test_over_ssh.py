@@ -312,7 +312,7 @@ def test_a_study_begins_without_a_lost_host_and_says_so(network: Network, real_e
         "--no-report",
     ]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "h2 is left out (no SSH connection" in " ".join(done.stdout.split())

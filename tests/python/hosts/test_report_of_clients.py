@@ -40,7 +40,7 @@ def test_four_clients_run_to_a_report_that_names_them_their_totals_and_cpu_by_ro
     environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
     words = [sys.executable, "-m", "iotax", "run", "clients.yaml", "-n", "clients.iotax", "--long"]
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     with Notebook(tmp_path / "clients.iotax") as notebook:

@@ -26,7 +26,7 @@ from vm.needed import require
 
 from .guest_hosts import VOLUME_BYTES, GuestHosts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 NQN, IQN = "nqn.2026-11.io.iotax:kernel", "iqn.2026-11.io.iotax:kernel"
 NVME = f"kernel:nvme-tcp://10.0.0.1/{NQN}?ns=1&portals=10.0.1.1"
@@ -76,7 +76,13 @@ class Run:
 
     def whole(self) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words, cwd=self._folder, env=self.environment, capture_output=True, text=True, check=False, timeout=600
+            self.words,
+            cwd=self._folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1100,
         )
 
     def done(self) -> dict[tuple[str, ...], Attempt]:

@@ -23,7 +23,7 @@ from vm.needed import require
 
 from .guest_hosts import VOLUME_BYTES, GuestHosts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 NQN, IQN = "nqn.2026-11.io.iotax:kernel", "iqn.2026-11.io.iotax:kernel"
 PATHS = {
@@ -74,7 +74,7 @@ def command(folder: Path, hosts: GuestHosts, engine: Path, text: str) -> tuple[l
 def test_a_study_of_kernel_paths_runs_to_its_report_and_leaves_nothing(hosts: GuestHosts, tmp_path: Path) -> None:
     words, environment = command(tmp_path, hosts, require(), written(hosts, *PATHS))
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=1100
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert hosts.attached() == []
@@ -110,7 +110,7 @@ def test_paths_of_kernels_take_turns_side_by_side_and_leave_nothing(hosts: Guest
     in_turns = in_turns.replace("replicates: 2", "sessions: 2, rounds: 4, slice: 500ms, settle: 150ms")
     words, environment = command(tmp_path, hosts, require(), in_turns)
     done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=1100
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert hosts.attached() == []
@@ -153,7 +153,7 @@ def test_a_killed_controller_leaves_nothing_attached_and_the_study_goes_on(
             process.send_signal(signal.SIGKILL)
     hosts.until(lambda found: not found, "the host to take everything down")
     done = subprocess.run(
-        [*words, "--no-report"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        [*words, "--no-report"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     with Notebook(tmp_path / "guests.iotax") as notebook:
@@ -171,7 +171,7 @@ def test_a_target_that_asks_for_chap_is_reached_by_the_hosts_own_record_which_st
 
     def run() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=900
         )
 
     storage.run(f"printf joe >{group}/auth/userid; printf a-secret-of-joe >{group}/auth/password")
@@ -207,7 +207,7 @@ def test_a_target_that_asks_for_chap_is_reached_by_the_secret_that_iotax_carries
         for secret, status in (("another-secret", False), ("a-secret-of-joe", True)):
             done = subprocess.run(
                 [*words, "--no-report"], cwd=tmp_path, env={**environment, "JOE": secret}, capture_output=True,
-                text=True, check=False, timeout=300,
+                text=True, check=False, timeout=900,
             )  # fmt: skip
             assert (done.returncode == 0) == status, done.stdout + done.stderr
             assert secret not in done.stdout + done.stderr

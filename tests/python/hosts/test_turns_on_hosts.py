@@ -144,7 +144,7 @@ def test_a_whole_plot_is_a_session_of_its_own_and_the_study_runs_to_its_report(
     environment |= {"HOME": str(network.folder / "home"), "IOTAX_ENGINE": str(real_engine)}
     done = subprocess.run(
         [sys.executable, "-m", "iotax", "run", "turns.yaml", "-n", "turns.iotax"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     with Notebook(tmp_path / "turns.iotax") as notebook:

@@ -69,7 +69,7 @@ class Relay:
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=180)
 
     async def _end(self) -> None:
         self._server.close()

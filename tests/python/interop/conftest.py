@@ -39,7 +39,7 @@ def all_that_is_said(document: dict[str, Any], loads: Callable[[str], list[dict[
                 told = process.stdout.read()
             assert '"event"' in told, "an engine whose input ends says nothing"
             said += told
-        rest, log = server.communicate("not a command: \n", timeout=60)
+        rest, log = server.communicate("not a command: \n", timeout=180)
     return said + first + rest + log
 
 
@@ -62,5 +62,5 @@ def serve() -> Iterator[Callable[[dict[str, Any]], dict[str, Any]]]:
     for process in servers:
         assert process.stdin and process.stdout
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=180) == 0
         process.stdout.close()

@@ -39,7 +39,7 @@ def document(**group: Any) -> dict[str, Any]:
 
 def libiscsi(tool: str, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [program(tool, "libiscsi-bin"), url]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment)
+    return subprocess.run(words, capture_output=True, text=True, timeout=180, check=False, env=os.environ | environment)
 
 
 def test_libiscsi_finds_and_reads_our_target(serve: Serve) -> None:
@@ -175,10 +175,10 @@ def test_squash_says_whose_file_a_caller_makes(squash: str, uid: int, owner: int
     port = serve(document() | {"exports": [export]})["portals"][0]["address"].rpartition(":")[2]
     ports = f"nfsport={port}&mountport={port}&uid={uid}&gid={uid}"
     tools = [program("nfs-cp", "libnfs-utils"), program("nfs-ls", "libnfs-utils")]
-    made = subprocess.run([tools[0], "/etc/hostname", f"nfs://127.0.0.1/v0/new?{ports}"], timeout=60, check=False)
+    made = subprocess.run([tools[0], "/etc/hostname", f"nfs://127.0.0.1/v0/new?{ports}"], timeout=180, check=False)
     assert made.returncode == 0
     listed = subprocess.run(
-        [tools[1], f"nfs://127.0.0.1/v0?{ports}"], capture_output=True, text=True, timeout=60, check=True
+        [tools[1], f"nfs://127.0.0.1/v0?{ports}"], capture_output=True, text=True, timeout=180, check=True
     )
     (new,) = [line.split() for line in listed.stdout.splitlines() if line.endswith(" new")]
     assert new[2:4] == [str(owner), str(owner)], new

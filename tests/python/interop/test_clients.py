@@ -21,7 +21,7 @@ NFS_HOST = "127.0.111.1"
 
 
 def run(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
     assert not check or done.returncode == 0, (words, done.stdout, done.stderr)
     return done
 
@@ -105,7 +105,7 @@ def test_libnfs_tools_copy_list_and_read_back(url: str, image: Path) -> None:
     copy, cat, listing = (program(tool, "libnfs-utils") for tool in ("nfs-cp", "nfs-cat", "nfs-ls"))
     for name in ("one", "two"):
         run(copy, str(image), f"{export}/{name}")
-    read = subprocess.run([cat, f"{export}/two"], capture_output=True, timeout=60, check=True)
+    read = subprocess.run([cat, f"{export}/two"], capture_output=True, timeout=180, check=True)
     assert read.stdout == image.read_bytes()
     listed = {line.split()[-1]: line.split()[-2] for line in run(listing, export).stdout.splitlines()}
     size = str(SIZE_BYTES)

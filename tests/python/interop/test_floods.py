@@ -307,7 +307,6 @@ def test_a_crowd_from_one_address_keeps_nobody_else_out(serve: Serve, load: Load
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_client_that_behaves_keeps_its_speed_in_a_flood(

@@ -47,7 +47,7 @@ def test_ganesha_gives_back_what_was_written_in_every_size_and_by_several_connec
         str(SIZE_BYTES),
         json.dumps(loads),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     filled, *results = json.loads(done.stdout)
     assert filled["event"] == "filled", filled

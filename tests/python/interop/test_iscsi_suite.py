@@ -67,7 +67,7 @@ def suite(words: list[str], **environment: str) -> str:
     """The program's output."""
     path = MASTER or program("iscsi-test-cu", "libiscsi-bin")
     everything = os.environ | environment
-    ended = subprocess.run([path, *words], capture_output=True, text=True, timeout=120, check=False, env=everything)
+    ended = subprocess.run([path, *words], capture_output=True, text=True, timeout=600, check=False, env=everything)
     return ended.stdout
 
 

@@ -103,7 +103,6 @@ def log_page(cid: int) -> bytes:
     return capsule(command(0x02, cid, (MEBIBYTE, 0x5A), dword10=0x70 | (dwords & 0xFFFF) << 16, dword11=dwords >> 16))
 
 
-@pytest.mark.timeout(120)
 def test_memory_for_strangers_who_ask_and_do_not_read_is_bounded() -> None:
     with server("nvme-tcp") as (process, address), contextlib.ExitStack() as stack:
         peers = [stack.enter_context(discovering(address)) for _ in range(40)]

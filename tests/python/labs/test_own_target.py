@@ -131,7 +131,6 @@ def test_a_run_of_embedded_targets_measures_none_beforehand(engine: FakeEngine, 
     assert set(kept(Path("n.iotax")).values()) == {None}
 
 
-@pytest.mark.timeout(300)
 def test_the_engine_measures_what_its_initiators_reach(real_engine: Path, iotax: Iotax) -> None:
     document = {
         "volumes": [{"name": "v0", "media": "memory", "size_bytes": 64 << 20, "fill": "zeros", "seed": 1}],

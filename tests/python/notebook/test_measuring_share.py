@@ -72,7 +72,6 @@ def _by_instructions(attempt: Attempt) -> Attempt:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("real_engine")
 def test_quick_measures_for_88_percent_of_its_time(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "iotax", "run", "quick", "--notebook", str(tmp_path / "q.iotax"), "--no-report"]

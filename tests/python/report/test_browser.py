@@ -94,7 +94,7 @@ return [...document.querySelectorAll("svg[role=img]")].filter(s => s.getBounding
 
 
 # All pages are drawn at once, while other tests run.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -134,7 +134,7 @@ def test_a_shaken_run_is_on_one_processor_and_says_its_seed_and_what_became_of_i
     stub.chmod(0o755)
     own = {name: value for name, value in os.environ.items() if name != "RUN_TESTS_EXTRA"}
     done = subprocess.run(
-        [shake, "--seed", "7", "--runs", "2"], capture_output=True, text=True, timeout=120, check=False, env=own
+        [shake, "--seed", "7", "--runs", "2"], capture_output=True, text=True, timeout=600, check=False, env=own
     )
     assert done.returncode == 0, done.stderr
     assert re.findall(r"seed (\d+): (passed|FAILED)", done.stdout) == [("7", "passed"), ("8", "passed")]
@@ -142,7 +142,7 @@ def test_a_shaken_run_is_on_one_processor_and_says_its_seed_and_what_became_of_i
     assert [re.fullmatch(r"--shuffle (\d+)  on \d+", line) is not None for line in told] == [True, True]
     assert not (tmp_path / "out" / "shaken").exists()
     (tmp_path / "told").unlink()
-    done = subprocess.run([shake, "--seed", "9"], capture_output=True, text=True, timeout=120, check=False, env=own)
+    done = subprocess.run([shake, "--seed", "9"], capture_output=True, text=True, timeout=600, check=False, env=own)
     assert (done.returncode, "seed 9: FAILED" in done.stdout) == (1, True)
 
 
@@ -168,7 +168,7 @@ def test_a_seed_draws_the_order_of_files_and_of_tests_within_them(tmp_path: Path
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests' / 'python'}:{ROOT / 'python'}"},
             check=True,
-            timeout=120,
+            timeout=600,
         )
         return [line for line in told.stdout.splitlines() if "::" in line]
 

@@ -35,7 +35,7 @@ def served(engine: Path, volume: dict[str, Any], stderr: int | None = None) -> I
         assert server.poll() is None, "the server ended"
         assert server.stdin
         server.stdin.close()
-        assert server.wait(timeout=30) == 0
+        assert server.wait(timeout=120) == 0
 
 
 def wrong_pdus(endpoints: dict[str, str], count: int) -> None:

@@ -85,7 +85,7 @@ def test_an_interrupted_attempt_is_marked_and_the_run_resumes(
         lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "the fourth run"
     )
     process.send_signal(sent)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "interrupted with 5 trials left; run the same command again to continue" in said
     assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "interrupted"]
@@ -110,7 +110,7 @@ def test_after_kill_9_the_notebook_opens_and_the_run_resumes(
         lambda: (engine.folder / "runs").exists() and (engine.folder / "runs").read_text() == "4", "the fourth run"
     )
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     wait_for(lambda: not engines(engine), "the engines to see their standard input close")
     # The notebook does not record it yet, but the process that could do so is gone.
     found = attempts(notebook)
@@ -127,7 +127,7 @@ def test_a_second_run_on_the_same_notebook_is_refused(engine: FakeEngine, start:
     first = start()
     wait_for((engine.folder / "runs").exists, "the first run")
     second = start()
-    _, said = second.communicate(timeout=120)
+    _, said = second.communicate(timeout=600)
     assert second.returncode == 5
     assert f"another run (process {first.pid}) is writing to this notebook" in said
     assert [each.status for each in attempts(notebook)] == ["running"]
@@ -162,7 +162,7 @@ def test_what_nohup_ignores_does_not_interrupt(engine: FakeEngine, tiny: Path, n
     for pid in engines(engine):
         if "load" in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode == 0
     assert [each.status for each in attempts(notebook)].count("done") == 8
 
@@ -192,7 +192,7 @@ def test_a_full_disk_stops_the_run_and_room_resumes_it(
         for pid in engines(engine):
             if "load" in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 5
         assert "the disk is full" in said
         assert [each.status for each in attempts(notebook)] == ["done", "done", "done", "failed"]

@@ -45,7 +45,7 @@ def document(path: Path, driver: str = "epoll", **volume: Any) -> dict[str, Any]
 
 def killed(server: subprocess.Popen[str]) -> None:
     server.send_signal(signal.SIGKILL)
-    server.wait(timeout=30)
+    server.wait(timeout=120)
     for pipe in (server.stdin, server.stdout):
         assert pipe
         pipe.close()

@@ -43,7 +43,7 @@ class Serving:
 
     def stop(self, sent: signal.Signals = signal.SIGINT) -> int:
         self.process.send_signal(sent)
-        status = self.process.wait(timeout=60)
+        status = self.process.wait(timeout=180)
         self._reader.join()
         return status
 
@@ -89,7 +89,7 @@ def refused(*words: object) -> tuple[int, str]:
         [sys.executable, "-m", "iotax", "serve", *map(str, words), *FREE_PORTS],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return done.returncode, done.stderr
@@ -236,7 +236,7 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(real_engine: Path) -> Non
             [sys.executable, "-m", "iotax", "serve", "--size", "8MiB", *FREE_PORTS, "--port", f"iscsi={port}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
     assert done.returncode == 4

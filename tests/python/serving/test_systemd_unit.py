@@ -44,7 +44,7 @@ def test_systemd_reads_the_unit_without_a_word(tmp_path: Path) -> None:
     path = tmp_path / "iotax-serve.service"
     # It checks whether the program exists.
     path.write_text(unit().replace(PROGRAM, sys.executable))
-    done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False, timeout=180)
     said = [line for line in (done.stdout + done.stderr).splitlines() if path.name in line]
     assert (done.returncode, said) == (0, []), done.stderr
 
@@ -67,7 +67,7 @@ def test_what_the_unit_starts_serves_says_so_and_stops_in_order(real_engine: Pat
                 assert channel.recv(100) == b"READY=1"
             finally:
                 process.send_signal(signal.SIGTERM)
-                _, said = process.communicate(timeout=60)
+                _, said = process.communicate(timeout=180)
         assert process.returncode == 0, said
         Path(address).unlink()
     assert (tmp_path / "volume").stat().st_size == 16 << 20

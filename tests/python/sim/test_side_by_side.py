@@ -209,7 +209,7 @@ def test_a_signal_ends_all_simulations_and_one_attempt(
     try:
         wait_for(lambda: len(engines(os.getpid())) >= min(2, len(os.sched_getaffinity(0))), "simulations")
         process.send_signal(sent)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     finally:
         process.kill()
     wait_for(lambda: not engines(os.getpid()), "no simulation to be left")

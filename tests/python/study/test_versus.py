@@ -217,7 +217,6 @@ def test_too_short_a_time_says_how_long_it_takes() -> None:
 
 
 @pytest.mark.usefixtures("real_engine")
-@pytest.mark.timeout(300)
 def test_foreign_data_are_read_but_not_written_without_destroy(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"somebody's thesis, chapter 1. " * (1 << 20))

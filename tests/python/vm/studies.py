@@ -45,7 +45,7 @@ def with_machines_up(engine: Path, study: str) -> Iterator[tuple[Path, subproces
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with start(folder, engine, study) as running:
-            deadline_s = time.monotonic() + 120
+            deadline_s = time.monotonic() + 600
             while len(machines_of(folder)) < 2:
                 assert running.poll() is None
                 assert time.monotonic() < deadline_s

@@ -14,8 +14,6 @@ from iotax.trial import TrialResult
 
 from .studies import machines_of, start
 
-pytestmark = pytest.mark.timeout(400)
-
 STUDY = """\
 name: kernels
 question: Do datastores carry the load?
@@ -60,7 +58,7 @@ class Ran:
 
 def run(tmp_path: Path, engine: Path, study: str) -> Ran:
     with start(tmp_path, engine, study) as running:
-        ran = Ran({}, {}, {}, running.communicate(timeout=380)[0])
+        ran = Ran({}, {}, {}, running.communicate(timeout=1100)[0])
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         for each in notebook.attempts(1):
             cell = str(each.trial.treatment["protocol"]), str(each.trial.treatment.get("attach", "vduse"))
@@ -123,7 +121,7 @@ baseline: {protocol: virtio-scsi}
 
 def test_a_virtual_disk_is_served_in_the_way_and_the_thread_that_a_study_says(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, SERVED) as running:
-        said = running.communicate(timeout=380)[0]
+        said = running.communicate(timeout=1100)[0]
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
     assert all(each.result is not None and is_verified(each.result) for each in attempts.values()), said

@@ -9,8 +9,6 @@ import pytest
 
 from iotax.labs.vm.guests import Guest, Guests
 
-pytestmark = pytest.mark.timeout(400)
-
 _READ = "dd if={} of=/dev/null bs=4k count=4 iflag=direct 2>&1"
 
 

@@ -22,7 +22,7 @@ from iotax.trial import TrialResult
 
 from .needed import require
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 MS = 1_000_000
 SLICES = 24
@@ -120,7 +120,6 @@ def measured(folder: Path, text: str) -> dict[tuple[object, ...], TrialResult]:
         return {tuple(each.trial.treatment.values()): each.result for each in opened.attempts() if each.result}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kernel", ["stock", "6.12"])
 def test_short_slices_find_what_kernel_paths_spend_in_processes_threads_and_interrupts(
     tmp_path: Path, kernel: str

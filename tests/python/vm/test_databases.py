@@ -24,14 +24,13 @@ responses: [transactions, latency, cpu_per_transaction, disk_iops]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("clients", "volumes"), [(1, "shared"), (2, "per client")])
 def test_databases_commit_over_a_block_protocol_and_over_nfs(
     tmp_path: Path, engine: Path, clients: int, volumes: str
 ) -> None:
     asked = STUDY.replace("CLIENTS", str(clients)).replace("VOLUMES", volumes)
     with start(tmp_path, engine, asked) as study:
-        said, _ = study.communicate(timeout=880)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         results = [each.result for each in notebook.attempts(1) if each.status == "done"]

@@ -138,7 +138,7 @@ def test_a_package_goes_when_a_newer_one_has_come_and_nobody_uses_it(archive: Pa
         user.stdout.readline()
         updated.prune()
         assert old.root.is_dir()
-        user.communicate(timeout=30)
+        user.communicate(timeout=120)
     updated.prune()
     assert not old.root.exists()
     assert Store(tmp_path / "store").fetch(["tool"])["tool"] == new
@@ -182,7 +182,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[s
 
     yield start
     for each in started:
-        each.communicate(timeout=30)
+        each.communicate(timeout=120)
 
 
 def test_a_new_image_takes_the_place_of_those_that_nobody_used_lately(
@@ -194,11 +194,11 @@ def test_a_new_image_takes_the_place_of_those_that_nobody_used_lately(
     assert user.stdout
     names = {"first": user.stdout.readline().strip()}
     for engine in ("second", "third", "second", "fourth", "fifth"):
-        names[engine] = use(engine).communicate(timeout=30)[0].strip()
+        names[engine] = use(engine).communicate(timeout=120)[0].strip()
     kept = {names[engine] for engine in ("first", "second", "fourth", "fifth")}
     assert {each.name for each in images.iterdir()} == kept
-    user.communicate(timeout=30)
-    names["sixth"] = use("sixth").communicate(timeout=30)[0].strip()
+    user.communicate(timeout=120)
+    names["sixth"] = use("sixth").communicate(timeout=120)[0].strip()
     kept = {names[engine] for engine in ("fourth", "fifth", "sixth")}
     assert {each.name for each in images.iterdir()} == kept
 
@@ -226,7 +226,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_told(archive: Path, tmp_path: Pat
     mount = 'mount -t tmpfs -o size=24k none "$1" && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", mount, "sh", disk, sys.executable, FULL],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=180,
     )  # fmt: skip
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip(f"no disk of our own here: {done.stderr.strip()}")

@@ -27,10 +27,9 @@ baseline: {protocol: iscsi}
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_fio_loads_a_volume_in_a_guest_and_each_part_tells_its_cpu(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY) as study:
-        said, _ = study.communicate(timeout=580)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         results = {str(each.trial.treatment["streams"]): each.result for each in notebook.attempts(1) if each.result}

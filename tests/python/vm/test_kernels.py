@@ -18,8 +18,6 @@ from iotax.notebook import Notebook
 
 from .studies import machines_of, start, with_machines_up
 
-pytestmark = pytest.mark.timeout(400)
-
 STUDY = """\
 name: kernels
 question: Do real kernels carry the load?
@@ -71,7 +69,7 @@ def test_a_kernel_of_ones_own_boots_from_its_folder(tmp_path: Path, engine: Path
     for part in ("boot", "lib"):
         (folder / part).symlink_to(root / part)
     with start(tmp_path, engine, OWN) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         (attempt,) = notebook.attempts(1)
@@ -86,7 +84,7 @@ def test_a_kernel_of_ones_own_boots_from_its_folder(tmp_path: Path, engine: Path
 @pytest.mark.smoke
 def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = list(notebook.attempts(1))
@@ -110,7 +108,7 @@ def test_real_kernels_carry_verified_data_and_leave_nothing(tmp_path: Path, engi
 
 def test_links_and_paths_are_as_asked(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, TOPOLOGY) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
@@ -157,7 +155,7 @@ baseline: {protocol: knfsd}
 @pytest.mark.long
 def test_every_target_carries_verified_data_and_is_found_on_its_port(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, TARGETS) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
@@ -188,7 +186,7 @@ def test_a_target_that_the_user_built_carries_verified_data(tmp_path: Path, engi
     labels = f"    spdk: {{protocol: nvme-tcp, target: {built}/bin/nvmf_tgt}}\n    knfsd: nfs3\n"
     asked = re.sub(r"(?m)^    \S.*\n", "", TARGETS).replace("  protocol:\n", f"  protocol:\n{labels}")
     with start(tmp_path, engine, asked) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
@@ -221,7 +219,7 @@ def test_both_releases_of_a_study_run_and_tell_their_kernel(tmp_path: Path, engi
     except VmFault as fault:
         pytest.skip(str(fault))
     with start(tmp_path, engine, RELEASES) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = list(notebook.attempts(1))
@@ -240,7 +238,7 @@ def test_the_storage_may_have_a_newer_kernel_than_the_initiator(tmp_path: Path, 
         pytest.skip(str(fault))
     newer = STUDY.replace("factors:", 'topology: {target_kernel: "6.12"}\nfactors:').replace(", fcp-loop", "")
     with start(tmp_path, engine, newer) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = list(notebook.attempts(1))
@@ -255,7 +253,7 @@ def test_no_machine_outlives_a_study_that_is_killed(engine: Path) -> None:
     with with_machines_up(engine, STUDY) as (folder, study):
         study.send_signal(signal.SIGKILL)
         study.wait()
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + 600
         while machines_of(folder) and time.monotonic() < deadline_s:
             time.sleep(0.1)
         assert machines_of(folder) == []

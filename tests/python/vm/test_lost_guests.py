@@ -18,8 +18,6 @@ from iotax.places.waiting import wait_for
 from .studies import machines_of, with_machines_up
 from .test_kernels import STUDY
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def test_a_refusal_silence_and_a_panic_are_told_in_the_kernels_words(guests: Guests) -> None:
     initiator, storage = guests["initiator"], guests["storage"]
@@ -68,7 +66,7 @@ def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) ->
         )
         assert wait_for(guest.port.line(number, 60)) == "begun"
         wait_for(guest.port.close())
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + 600
         while guest.alive() and time.monotonic() < deadline_s:
             time.sleep(0.1)
         assert not guest.alive()
@@ -79,7 +77,7 @@ def test_a_load_ends_when_its_host_side_is_gone(image: Image, tmp_path: Path) ->
 def test_ctrl_c_leaves_no_machine_and_no_folder(engine: Path) -> None:
     with with_machines_up(engine, STUDY) as (folder, study):
         study.send_signal(signal.SIGINT)
-        said, _ = study.communicate(timeout=60)
+        said, _ = study.communicate(timeout=180)
         assert "interrupted" in said
         assert machines_of(folder) == []
         assert list(folder.glob("iotax-vm-*")) == []

@@ -57,7 +57,7 @@ def test_the_server_is_told_of_its_media(tmp_path: Path) -> None:
 
 def test_the_kernels_wait_for_the_media_of_our_target(tmp_path: Path, engine: Path) -> None:
     with start(tmp_path, engine, STUDY.replace("TARGET", "iotax")) as study:
-        said, _ = study.communicate(timeout=380)
+        said, _ = study.communicate(timeout=1100)
     assert study.returncode == 0, said
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = notebook.attempts(1)

@@ -247,7 +247,7 @@ def test_a_lab_that_cannot_profile_says_why_and_runs(tmp_path: Path, monkeypatch
 def run(folder: Path, engine: Path, text: str) -> dict[str, TrialResult]:
     """Runs a study with real kernels; protocol → result."""
     with start(folder, engine, text) as running:
-        said, _ = running.communicate(timeout=380)
+        said, _ = running.communicate(timeout=1100)
     assert running.returncode == 0, said
     with Notebook(folder / "kernels.iotax") as notebook:
         attempts = notebook.attempts(1)
@@ -280,7 +280,6 @@ def is_whole(profile: Profile, result: TrialResult) -> None:
     assert copied / profile.ios > 4000
 
 
-@pytest.mark.timeout(800)
 @pytest.mark.parametrize(
     "protocols",
     [
@@ -308,7 +307,6 @@ def test_real_kernels_are_profiled_and_cost_the_same(tmp_path: Path, engine: Pat
         assert instructions_per_io(with_profile[protocol]) == pytest.approx(instructions_per_io(result), rel=0.02)
 
 
-@pytest.mark.timeout(400)
 def test_the_functions_of_a_target_that_is_a_program_are_named(tmp_path: Path, engine: Path) -> None:
     require("cc")
     asked = study(1, "").replace("{protocol: []}", "{protocol: {iscsi: {protocol: iscsi, target: iotax}}}")
@@ -323,7 +321,6 @@ def test_the_functions_of_a_target_that_is_a_program_are_named(tmp_path: Path, e
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_initiator_and_target_of_two_guests_have_a_profile_each(tmp_path: Path, engine: Path) -> None:
     require("cc")
     results = run(tmp_path, engine, study(2, "local, iscsi"))

@@ -187,7 +187,7 @@ def test_a_process_killed_in_the_middle_costs_one_attempt(victim: str, reason: s
         wait_for(lambda: children(process.pid, "load"), "the load process")
         wait_for(lambda: busy_ticks(children(process.pid, "load")[0]) > 2, "the load to be under way")
         os.kill(children(process.pid, victim)[0], signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     assert process.returncode == 0
     found = attempts("small")
     assert [each.status for each in found] == ["failed", "done", "done"]

@@ -23,7 +23,7 @@ responses: [{response}]
 """
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.machine, pytest.mark.usefixtures("real_engine"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.machine, pytest.mark.usefixtures("real_engine")]
 
 
 def measured(folder: Path, factor: str, tax: str, response: str) -> Summary:

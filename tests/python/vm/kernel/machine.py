@@ -122,7 +122,7 @@ class Server:
 
     def _wait(self) -> None:
         assert self._process is not None and self._process.stdout is not None and self._process.stdin is not None
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=180)
         self._process.stdout.close()
         with contextlib.suppress(OSError):
             self._process.stdin.close()

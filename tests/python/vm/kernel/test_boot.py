@@ -24,8 +24,6 @@ from needed import missing
 
 from .clients import IQN, Serve
 
-pytestmark = pytest.mark.timeout(600)
-
 SECTOR_BYTES = 512
 KERNEL_SECTOR = 2048
 DATA_BYTES = 16 << 20

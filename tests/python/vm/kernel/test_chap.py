@@ -12,8 +12,6 @@ from .linux_targets import IQN as LINUX_IQN
 from .linux_targets import run, served
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
-
 INITIATOR = "iqn.2026-11.io.iotax:initiator"
 SECRETS = {"load": "open-sesame-please", "array": "i-am-who-i-am-too", "wrong": "open-sesame-or-not"}
 AUTH = "node.session.auth."

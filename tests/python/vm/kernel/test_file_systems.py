@@ -12,7 +12,6 @@ def name(value: object) -> str | None:
     return value.protocol if isinstance(value, Client) else None
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("client", "kind", "copied_mib", "operations"),
     [

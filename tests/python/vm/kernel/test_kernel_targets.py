@@ -9,8 +9,6 @@ import pytest
 from .linux_targets import IQN, fill, holds_what_is_written, served
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
-
 TPG = f"/sys/kernel/config/target/iscsi/{IQN}/tpgt_1"
 SHAPES = [(4, 4096), (2, 65536), (1, 1 << 20), (1, 12288)]
 """Connections, block size; blocks of 12288 bytes start at any multiple of 4096."""

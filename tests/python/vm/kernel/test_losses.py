@@ -10,8 +10,6 @@ import pytest
 from .clients import CLIENTS, NQN, NVME, SIZE_BYTES, Client, Serve
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
-
 LOAD = "load $DATA --size=24m --rw=randwrite --bs=4k --direct=1 --iodepth=16"
 
 

@@ -7,7 +7,6 @@ import pytest
 from .clients import NFS41, NFS42, SIZE_BYTES, Client, Serve
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
 VERSIONS = pytest.mark.parametrize("client", [pytest.param(NFS41, marks=pytest.mark.long), NFS42], ids=["4.1", "4.2"])
 
 

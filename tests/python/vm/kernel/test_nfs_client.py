@@ -11,8 +11,6 @@ import pytest
 from .clients import NFS, SIZE_BYTES, Serve
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.mark.parametrize(
     "options",

@@ -14,7 +14,7 @@ from .linux_targets import SIZE_BYTES, fill, holds_what_is_written, run, served
 from .machine import KernelMachine
 from .nvme_auth import modules
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:6f746178-0000-4000-8000-000000000001"
 KINDS = [

@@ -10,8 +10,6 @@ import pytest
 from .clients import NQN, NVME, SIZE_BYTES, Serve
 from .machine import KernelMachine
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def said_as_json(machine: KernelMachine, script: str) -> dict[str, object]:
     return json.loads("\n".join(machine.run(script)))

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import struct
 
-import pytest
-
 from raw_nvme import Controller
 
 from .clients import NQN, NVME, SIZE_BYTES, Serve
 from .machine import KernelMachine
-
-pytestmark = pytest.mark.timeout(600)
 
 HOST_ID = "11111111-2222-4333-8444-555555555555"
 REGISTER, ACQUIRE = 0x0D, 0x11

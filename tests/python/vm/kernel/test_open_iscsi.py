@@ -7,8 +7,6 @@ import pytest
 from .clients import IQN, ISCSI, SIZE_BYTES, Serve
 from .machine import KernelMachine, Server
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def iscsi(server: Server, script: str) -> str:
     return ISCSI.script(server, f"iscsid_up; {script}")
