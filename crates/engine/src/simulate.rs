@@ -295,6 +295,11 @@ fn portals(document: &SimulateDocument) -> Result<(), Failure> {
             "happenings",
         ),
         (has_paths || !happenings.iter().any(is_access), "this protocol reports no access", "happenings"),
+        (
+            has_paths && paths.portals || !happenings.iter().any(|each| matches!(each.what, WhatSpec::Kill)),
+            "only initiators with portals of their own connect again: set paths.portals, and a protocol that has them",
+            "happenings",
+        ),
     ] {
         if !holds {
             return Err(Failure::usage(message, field));
@@ -311,6 +316,7 @@ fn flaps_in_bounds(spec: &HappeningSpec) -> bool {
 fn happening(spec: &HappeningSpec) -> Happening {
     let what = match spec.what {
         WhatSpec::Freeze => What::Freeze,
+        WhatSpec::Kill => What::Kill,
         WhatSpec::Fail { path } => What::Fail { path: path - 1 },
         WhatSpec::Flap { path, every_ns } => What::Flap { path: path - 1, every: Duration::from_nanos(every_ns) },
         WhatSpec::Access { path, access } => What::Access { path: path - 1, access: access.into() },

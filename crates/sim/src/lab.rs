@@ -561,7 +561,7 @@ impl<T: FnMut(Progress)> Running<'_, T> {
             Call::Failed(path) => self.at_ports(path, |world, port| world.fail(port, known)),
             Call::Known(path) => self.at_ports(path, World::avoid),
             Call::Back(path) => self.at_ports(path, World::repair),
-            Call::Step(step) => step.perform(self.paths, &self.controllers),
+            Call::Step(step) => step.perform(&mut self.world, self.paths, &mut self.controllers),
         }
     }
 

@@ -96,6 +96,11 @@ impl Exporter {
         });
         let portals: Vec<_> = portals.collect();
         let volumes: Vec<_> = volumes.iter().map(|(_, volume)| *volume).collect();
+        let memories = volumes.iter().map(|volume| match volume.store {
+            Store::Memory => HeapRegion::new(volume.size_bytes as usize) as Rc<dyn Region>,
+            Store::Disk { .. } => HeapRegion::new(0) as Rc<dyn Region>,
+        });
+        let memories = memories.collect();
         let wake_flag = Arc::new(AtomicBool::new(false));
         let server = server(&volumes, &portals, &export, started_unix_ns, &wake_flag);
         let mut exporter = Self {
@@ -106,10 +111,10 @@ impl Exporter {
             nodes: Vec::new(),
             server,
             wake_flag,
-            memories: Vec::new(),
+            memories,
             burnt_ns: (0..threads).map(|_| Rc::new(Cell::new(0))).collect(),
         };
-        exporter.nodes = exporter.make_nodes(threads);
+        exporter.nodes = exporter.make_nodes();
         let disks = exporter.volumes.iter().filter_map(|volume| match volume.store {
             Store::Disk { disk, .. } => Some(disk),
             Store::Memory => None,
@@ -143,10 +148,10 @@ impl Exporter {
         Endpoint::parse(&text).expect("an endpoint that the server names")
     }
 
-    /// Restarts the server after its hosts crashed, with another time of its clock.
+    /// Restarts the server after its hosts crashed, with another time of its clock. Its volumes hold what they held.
     pub fn restart(&mut self, world: &mut World, started_unix_ns: u64) {
         self.server = server(&self.volumes, &self.portals, &self.export, started_unix_ns, &self.wake_flag);
-        self.nodes = self.make_nodes(self.hosts.len());
+        self.nodes = self.make_nodes();
         for (host, node) in self.hosts.iter().zip(&self.nodes) {
             world.restart(*host, node.clone());
         }
@@ -182,28 +187,23 @@ impl Exporter {
         Rc::clone(&self.burnt_ns[thread])
     }
 
-    fn make_nodes(&mut self, threads: usize) -> Vec<Rc<RefCell<ServerNode>>> {
-        let memories = self.volumes.iter().map(|volume| match volume.store {
-            Store::Memory => HeapRegion::new(volume.size_bytes as usize) as Rc<dyn Region>,
-            Store::Disk { .. } => HeapRegion::new(0) as Rc<dyn Region>,
-        });
-        self.memories = memories.collect();
-        let memories = &self.memories;
-        let node = |thread| {
+    /// One per thread.
+    fn make_nodes(&self) -> Vec<Rc<RefCell<ServerNode>>> {
+        let node = |(burnt_ns, thread): (&Rc<Cell<u64>>, u64)| {
             let allocate = Box::new(|len| Some(HeapRegion::new(len) as Rc<dyn Region>));
-            let burnt_ns: Rc<Cell<u64>> = Rc::clone(&self.burnt_ns[thread]);
+            let burnt_ns = Rc::clone(burnt_ns);
             let burn = Rc::new(move |ns: u64| burnt_ns.set(burnt_ns.get() + ns));
             let server = Arc::clone(&self.server);
             let node = ServerNode::new(
                 server,
-                thread as u64,
-                &mut |volume| Rc::clone(&memories[volume]),
+                thread,
+                &mut |volume| Rc::clone(&self.memories[volume]),
                 allocate,
                 Some(burn),
             );
             Rc::new(RefCell::new(node))
         };
-        (0..threads).map(node).collect()
+        self.burnt_ns.iter().zip(0..).map(node).collect()
     }
 }
 

@@ -71,8 +71,8 @@ class Action(Section):
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
     kill: Literal["target"] | None = None
-    """In the loopback lab: the target ends as if its process were killed, and starts again at the end. Meanwhile \
-connections to it are refused. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
+    """In the loopback and sim labs: the target ends as if its process were killed, and starts again at the end. \
+Meanwhile connections to it are refused. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback and sim labs its portal falls \
 silent: it neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""

@@ -127,16 +127,18 @@ def _of_killed_targets(study: Study) -> Iterator[tuple[Place, str]]:
     if not killing:
         return
     place: Place = ("events", killing[0], "do")
-    if study.lab.name != "loopback":
-        yield place, f"the {study.lab.name} lab kills no targets; say {{freeze: target}}, or `lab: loopback`"
+    if study.lab.vm is not None:
+        yield place, "the vm lab kills no targets; say {freeze: target}, or `lab: loopback`"
         return
-    for treatment in combinations(study, ("protocol", "paths", "dhchap")):
+    for treatment in combinations(study, ("protocol", "paths", "paths_to", "dhchap")):
         settings = study.settings(treatment)
         protocol = settings.endpoint.protocol
         if protocol not in with_paths():
             yield place, f"{protocol} does not survive it here: compare {' and '.join(with_paths())} only"
         elif settings.topology.paths == 1:
             yield place, "only initiators with several paths connect again: say `paths: 2` under topology"
+        elif settings.sim is not None and settings.sim.paths_to != "owner":
+            yield place, "with `paths_to:` the connections of a path are not its own, and nobody opens them again"
         elif settings.connection.dhchap is not None:
             yield place, "a target that authenticates over NVMe/TCP cannot be killed; leave `dhchap:` out"
         else:

@@ -174,8 +174,9 @@ def goes_on(pid: int) -> bool:
         ),
         ({"events": [KILL], "lab": "vm"}, "the vm lab kills no targets; say {freeze: target}, or `lab: loopback`"),
         (
-            {"events": [KILL], "lab": "sim", "topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}},
-            "the sim lab kills no targets",
+            {"events": [KILL], "lab": {"sim": {"paths_to": "partner", "controllers": 2}}}
+            | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}, "load": BASE["load"] | {"clients": 2}},
+            "with `paths_to:` the connections of a path are not its own",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),
         ({"responses": ["recovery_time"]}, "recovery_time is compared by events, not by runs"),

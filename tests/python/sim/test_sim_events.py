@@ -53,6 +53,14 @@ def test_two_of_four_paths_that_fail_stop_ios_for_a_keep_alive(real_engine: Path
         assert result.verify is not None and result.verify.read_back_blocks > 0 == result.verify.wrong_blocks
 
 
+def test_a_killed_target_is_used_again_once_it_is_back_with_all_that_was_written(real_engine: Path) -> None:
+    events = [BASE["events"][0] | {"do": {"kill": "target"}}]
+    for protocol, result in results(read(events=events), real_engine).items():
+        assert result.gaps is not None and 4 * SECOND_NS <= result.gaps.longest_ns < 5 * SECOND_NS, protocol
+        assert result.paths is not None and all(path.losses >= 1 and path.ios > 0 for path in result.paths.used)
+        assert result.verify is not None and result.verify.read_back_blocks > 0 == result.verify.wrong_blocks
+
+
 def test_policy_that_counts_outstanding_ios_keeps_away_from_silent_paths(real_engine: Path) -> None:
     topology = BASE["topology"] | {"path_policy": "queue-depth"}
     for protocol, result in results(read(topology=topology), real_engine).items():
@@ -75,6 +83,7 @@ def test_paths_without_events_have_connections_of_their_own(real_engine: Path) -
     ("do", "what"),
     [
         ({"freeze": "target"}, [{"kind": "freeze"}]),
+        ({"kill": "target"}, [{"kind": "kill"}]),
         ({"fail": "path", "path": 2}, [{"kind": "fail", "path": 2}]),
         ({"flap": "path", "path": 1, "every": "2s"}, [{"kind": "flap", "path": 1, "every_ns": 2 * SECOND_NS}]),
         (

@@ -155,6 +155,8 @@ pub(crate) struct HappeningSpec {
 pub(crate) enum WhatSpec {
     /// No target answers; connections stay open
     Freeze,
+    /// All targets end as if their processes were killed, refuse connections, and start again with the same volumes
+    Kill,
     /// The path's portals do not answer; connections stay open
     Fail { path: u32 },
     /// The same, each `every_ns`, for half of it
@@ -166,7 +168,7 @@ pub(crate) enum WhatSpec {
 impl WhatSpec {
     pub(crate) fn path(self) -> Option<u32> {
         match self {
-            Self::Freeze => None,
+            Self::Freeze | Self::Kill => None,
             Self::Fail { path } | Self::Flap { path, .. } | Self::Access { path, .. } => Some(path),
         }
     }

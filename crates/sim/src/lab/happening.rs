@@ -1,4 +1,5 @@
-//! What happens during a window and is undone: a target that freezes, a path that fails, flaps or has another access.
+//! What happens during a window and is undone: a target that freezes or is killed, a path that fails, flaps or has
+//! another access.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -8,7 +9,11 @@ use iotax_node::{
     server::{ExportOptions, Protocol},
 };
 
-use super::{Controller, Paths};
+use super::{Controller, Paths, STARTED_UNIX_NS};
+use crate::World;
+
+/// Maximum time until an initiator learns that its connection to a killed target has ended.
+const NEWS: Duration = Duration::from_millis(1);
 
 /// It concerns a path of all machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,9 @@ pub struct Happening {
 pub enum What {
     /// No portal of any target answers, and connections stay open.
     Freeze,
+    /// All targets end as if their processes were killed, and start again at the end with the same volumes. Meanwhile
+    /// connections to them are refused.
+    Kill,
     /// The portals of a path do not answer, and connections stay open.
     Fail { path: u32 },
     /// It fails each `every`, for half of that time.
@@ -32,11 +40,13 @@ pub enum What {
     Access { path: u32, access: Access },
 }
 
-/// One change of the portals. `path`: `None` for all paths.
+/// One change of the targets or their portals. `path`: `None` for all paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    Kill,
+    Revive,
     Silence { path: Option<u32>, is_silent: bool },
-    Access { path: Option<u32>, access: Access },
+    Access { path: u32, access: Access },
 }
 
 impl Happening {
@@ -46,6 +56,7 @@ impl Happening {
         let silence = |path, is_silent| Step::Silence { path, is_silent };
         match self.what {
             What::Freeze => vec![(self.at, silence(None, true)), (end, silence(None, false))],
+            What::Kill => vec![(self.at, Step::Kill), (end, Step::Revive)],
             What::Fail { path } => vec![(self.at, silence(Some(path), true)), (end, silence(Some(path), false))],
             What::Flap { path, every } => {
                 let half = (every / 2).max(Duration::from_nanos(1));
@@ -54,7 +65,7 @@ impl Happening {
                 turns.chain([(end, false)]).map(|(at, is_silent)| (at, silence(Some(path), is_silent))).collect()
             }
             What::Access { path, access } => {
-                let set = |access| Step::Access { path: Some(path), access };
+                let set = |access| Step::Access { path, access };
                 vec![(self.at, set(access)), (end, set(Access::Optimized))]
             }
         }
@@ -62,23 +73,29 @@ impl Happening {
 }
 
 impl Step {
-    pub(super) fn perform(self, paths: &Paths, controllers: &[Controller]) {
-        let (Self::Silence { path, .. } | Self::Access { path, .. }) = self;
-        for controller in controllers {
-            for volume in &controller.volumes {
-                let addresses: Vec<IpAddr> = match path {
-                    Some(path) => vec![paths.address(*volume, path)],
-                    None => paths.addresses(*volume),
-                };
-                for address in addresses {
-                    match self {
-                        Self::Silence { is_silent, .. } => controller.server.silence(address, is_silent),
-                        Self::Access { access, .. } => controller.server.set_access(address, access),
-                    }
+    pub(super) fn perform(self, world: &mut World, paths: &Paths, controllers: &mut [Controller]) {
+        for Controller { server, volumes, .. } in controllers {
+            match self {
+                Self::Kill => server.hosts.iter().for_each(|host| world.crash(*host, NEWS)),
+                // The time distinguishes each life from those before.
+                Self::Revive => server.restart(world, STARTED_UNIX_NS + world.now().0),
+                Self::Silence { path, is_silent } => {
+                    addresses(paths, volumes, path).for_each(|address| server.silence(address, is_silent));
+                }
+                Self::Access { path, access } => {
+                    addresses(paths, volumes, Some(path)).for_each(|address| server.set_access(address, access));
                 }
             }
         }
     }
+}
+
+/// The addresses by which a path leads to these volumes. `path`: `None` for all paths.
+fn addresses(paths: &Paths, volumes: &[u32], path: Option<u32>) -> impl Iterator<Item = IpAddr> {
+    volumes.iter().flat_map(move |volume| match path {
+        Some(path) => vec![paths.address(*volume, path)],
+        None => paths.addresses(*volume),
+    })
 }
 
 /// iSCSI reports the access of each portal only if each has a group of its own.

@@ -75,6 +75,18 @@ fn frozen_target_completes_nothing_until_it_answers_again() {
 }
 
 #[test]
+fn killed_target_ends_all_connections_keeps_its_data_and_is_used_again() {
+    for protocol in PROTOCOLS {
+        let simulated = happening(protocol, PathPolicy::RoundRobin, What::Kill);
+        let gap = Duration::from_nanos(simulated.measured.gaps.longest_ns);
+        assert!((LASTS..LASTS + KEEP_ALIVE).contains(&gap), "{protocol:?}: {gap:?}");
+        assert!(is_clean(&simulated), "{protocol:?}");
+        let (_, paths) = simulated.paths.expect("two paths");
+        assert!(paths.iter().all(|path| path.losses >= 1 && path.counts.completed > 500), "{protocol:?}: {paths:?}");
+    }
+}
+
+#[test]
 fn path_without_access_is_left_at_once_and_used_again() {
     for protocol in PROTOCOLS {
         let what = What::Access { path: 0, access: Access::Inaccessible };

@@ -212,7 +212,7 @@ def simulate_document(
 
 def _happenings(of: Happening) -> list[dict[str, Any]]:
     """One for each path."""
-    all_of = [_what(of.do, path) for path in of.do.path] or [{"kind": "freeze"}]
+    all_of = [_what(of.do, path) for path in of.do.path] or [{"kind": "freeze" if of.do.kill is None else "kill"}]
     return [{"at_ns": of.at_ns, "lasts_ns": of.lasts_ns, "what": what} for what in all_of]
 
 
