@@ -16,6 +16,8 @@ from iotax.units import format_duration
 
 _IN_GUESTS = ("nvme-tcp",)
 """Protocols of which the target of Linux reports what the vm lab sets for one path."""
+_SURVIVE_IN_GUESTS = ("nvme-tcp", "iscsi", "nfs3", "nfs4.1")
+"""Protocols whose initiator in Linux connects again to a target that was killed."""
 _FLAP_MIN_NS = 200_000_000
 """A guest on a busy machine takes tens of milliseconds to notice a cable."""
 
@@ -122,28 +124,33 @@ def _of_networks(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _of_killed_targets(study: Study) -> Iterator[tuple[Place, str]]:
-    """Only an initiator with several paths opens its connections again when they end."""
     killing = [index for index, event in enumerate(study.events) if event.do.kill is not None]
     if not killing:
         return
-    place: Place = ("events", killing[0], "do")
-    if study.lab.vm is not None:
-        yield place, "the vm lab kills no targets; say {freeze: target}, or `lab: loopback`"
-        return
-    for treatment in combinations(study, ("protocol", "paths", "paths_to", "dhchap")):
+    able = with_paths() if study.lab.vm is None else _SURVIVE_IN_GUESTS
+    for treatment in combinations(study, ("protocol", "paths", "paths_to", "dhchap", "media")):
         settings = study.settings(treatment)
-        protocol = settings.endpoint.protocol
-        if protocol not in with_paths():
-            yield place, f"{protocol} does not survive it here: compare {' and '.join(with_paths())} only"
-        elif settings.topology.paths == 1:
-            yield place, "only initiators with several paths connect again: say `paths: 2` under topology"
-        elif settings.sim is not None and settings.sim.paths_to != "owner":
-            yield place, "with `paths_to:` the connections of a path are not its own, and nobody opens them again"
-        elif settings.connection.dhchap is not None:
-            yield place, "a target that authenticates over NVMe/TCP cannot be killed; leave `dhchap:` out"
+        if settings.endpoint.protocol not in able:
+            survivors = f"{', '.join(able[:-1])} and {able[-1]}"
+            reason = f"{settings.endpoint.protocol} does not survive it here: compare {survivors} only"
+        elif study.lab.vm is None:
+            reason = _not_connected_again(settings)
         else:
-            continue
-        return
+            reason = "the volume is in its target's memory; leave out `media: model`" if settings.volume.model else ""
+        if reason:
+            yield ("events", killing[0], "do"), reason
+            return
+
+
+def _not_connected_again(settings: Settings) -> str:
+    """Why iotax's initiators or target do not survive the target's death; empty if they do."""
+    if settings.topology.paths == 1:
+        return "only initiators with several paths connect again: say `paths: 2` under topology"
+    if settings.sim is not None and settings.sim.paths_to != "owner":
+        return "with `paths_to:` the connections of a path are not its own, and nobody opens them again"
+    if settings.connection.dhchap is not None:
+        return "a target that authenticates over NVMe/TCP cannot be killed; leave `dhchap:` out"
+    return ""
 
 
 def _of_simulated_paths(study: Study) -> Iterator[tuple[Place, str]]:

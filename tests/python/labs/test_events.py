@@ -172,7 +172,10 @@ def goes_on(pid: int) -> bool:
             {"events": [KILL], "factors": {"protocol": ["nfs3", "iscsi"]}},
             "nfs3 does not survive it here: compare iscsi and nvme-tcp only",
         ),
-        ({"events": [KILL], "lab": "vm"}, "the vm lab kills no targets; say {freeze: target}, or `lab: loopback`"),
+        (
+            {"events": [KILL], "lab": "vm", "factors": {"protocol": ["fcp", "iscsi"]}},
+            "fcp does not survive it here: compare nvme-tcp, iscsi, nfs3 and nfs4.1 only",
+        ),
         (
             {"events": [KILL], "lab": {"sim": {"paths_to": "partner", "controllers": 2}}}
             | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}, "load": BASE["load"] | {"clients": 2}},

@@ -60,7 +60,7 @@ class Machine:
     says: list[str] = field(default_factory=list)
 
     def run(self, script: str) -> list[str]:
-        assert "tc qdisc show dev eth0" in script
+        assert "cat /run/event0" in script
         return self.says
 
 
@@ -71,7 +71,7 @@ def machines() -> dict[str, Machine]:
 
 def performer(action: Action, machines: dict[str, Machine], lasts_ns: int) -> Performer:
     happening = [Happening(action, 0, lasts_ns)]
-    return Performer(happening, acts_of(happening, cast("Guests", machines)))
+    return Performer(happening, acts_of(happening, cast("Guests", machines), "step nvme-tcp"))
 
 
 def test_both_ends_of_a_cable_go_down_and_come_back_when_the_run_ends(machines: dict[str, Machine]) -> None:
@@ -122,7 +122,7 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     machines: dict[str, Machine], action: dict[str, Any], netem: str
 ) -> None:
     happening = [Happening(Action.model_validate(action), 0, MS)]
-    acts = acts_of(happening, cast("Guests", machines))
+    acts = acts_of(happening, cast("Guests", machines), "step nvme-tcp")
     with contextlib.closing(Performer(happening, acts)) as performing:
         performing.window_starts(time.time_ns())
         wait_for(lambda: all(len(each.port.scripts) == 2 for each in machines.values()), "the event and its end")
@@ -136,8 +136,8 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     assert isinstance(act, Scripted)
     for each in machines.values():
         each.says = [
-            f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}",
             "AT 12 500000",
+            f"qdisc netem 8001: root refcnt 2 limit 100000 {netem}",
             "AT 13 70000",
             "qdisc pfifo_fast",
         ]
@@ -147,7 +147,7 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     # A busy guest does it late; times count from the window's start, by the guest's clock.
     happened = Happened(what=happening[0].do.words, asked_ns=0, began_ns=0, undone_ns=MS)
     window = Window(start_unix_ns=12_000 * MS, start_ns=0, duration_ns=1)
-    [event] = timed([happened], window, acts, initiator)
+    [event] = timed([happened], window, acts, initiator, {"initiator": 0, "storage": 0})
     assert (event.asked_ns, event.began_ns, event.undone_ns) == (0, 500 * MS, 1070 * MS)
     machines["initiator"].says = ["Error: Specified qdisc kind is unknown."]
     assert act.fault() == "the initiator guest said: Error: Specified qdisc kind is unknown."
@@ -158,7 +158,7 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
 def test_a_path_is_taken_away_by_the_targets_own_port(machines: dict[str, Machine]) -> None:
     action = Action(access="non-optimized", path=2)
     happening = [Happening(action, 0, MS)]
-    acts = acts_of(happening, cast("Guests", machines))
+    acts = acts_of(happening, cast("Guests", machines), "step nvme-tcp")
     with contextlib.closing(Performer(happening, acts)) as performing:
         performing.window_starts(time.time_ns())
         wait_for(lambda: len(machines["storage"].port.scripts) == 2, "the event and its end")
@@ -167,6 +167,29 @@ def test_a_path_is_taken_away_by_the_targets_own_port(machines: dict[str, Machin
     assert f"echo non-optimized >{state} && cat {state};" in begun
     assert f"echo optimized >{state};" in ended
     assert machines["initiator"].port.scripts == []
+
+
+def test_a_target_that_is_killed_is_told_by_its_own_guest(machines: dict[str, Machine]) -> None:
+    happening = [Happening(Action(kill="target"), 0, MS)]
+    acts = acts_of(happening, cast("Guests", machines), "step nvme-tcp")
+    with contextlib.closing(Performer(happening, acts)) as performing:
+        performing.window_starts(time.time_ns())
+        wait_for(lambda: len(machines["storage"].port.scripts) == 2, "the event and its end")
+    begun, ended = machines["storage"].port.scripts
+    assert "step nvme-tcp target_dies && echo killed >/run/killed" in begun
+    assert "step nvme-tcp target_up && rm /run/killed" in ended
+    [act] = acts.values()
+    assert isinstance(act, Scripted)
+    machines["storage"].says = ["AT 20 0", "killed", "AT 21 0"]
+    assert act.fault() == ""
+    # The storage's clock is 8 s ahead of the initiator's.
+    happened = Happened(what="kill target", asked_ns=0, began_ns=0, undone_ns=MS)
+    window = Window(start_unix_ns=11_000 * MS, start_ns=0, duration_ns=1)
+    ahead_ns = {"initiator": 1000 * MS, "storage": 9000 * MS}
+    [event] = timed([happened], window, acts, cast("Guest", machines["initiator"]), ahead_ns)
+    assert (event.began_ns, event.undone_ns) == (1000 * MS, 2000 * MS)
+    machines["storage"].says = ["AT 20 0", "killed", "tgtd does not answer: why", "killed"]
+    assert act.fault() == "the storage guest said: killed\ntgtd does not answer: why\nkilled", "it is not back"
 
 
 STUDY = """\

@@ -1,5 +1,5 @@
-"""Events between the guests: a storage that stands still, a cable that is pulled, a network that is slow or lossy, a
-path that the target takes away.
+"""Events between the guests: a storage that stands still or dies, a cable that is pulled, a network that is slow or
+lossy, a path that the target takes away.
 
 The machines are iotax's own and end with it, however it ends, so nothing is left to undo.
 """
@@ -27,38 +27,53 @@ _TC = "/usr/sbin/tc"
 _PACKETS_MAX = 100_000
 """In the queue of a network that is slow, so that it loses none."""
 _AT = "AT "
-"""Before the time at which a script was done: seconds and microseconds of the guest's clock."""
+"""Before the time at which a script began or undid something: seconds and microseconds of the guest's clock."""
+_KILLED = "/run/killed"
+"""Exists in the storage from the target's death until it serves again."""
 _SAY_TIME = rf"echo {_AT}$(busybox adjtimex | sed -n 's/.*time.tv_u\?sec: *//p')"
 
 
 def with_events(
-    happenings: Sequence[Happening], guests: Guests, load: Guest, run: Callable[[Callable[[int], None]], Outcome]
+    happenings: Sequence[Happening],
+    guests: Guests,
+    load: Guest,
+    run: Callable[[Callable[[int], None]], Outcome],
+    step: str,
 ) -> Outcome:
     """The outcome of a load in a guest, with the events that happened during it. `run` is given what to call when the
-    window starts. Raises TrialFailed, VmFault."""
+    window starts. `step`: before the name of a step of the storage's (guest/lib.sh). Raises TrialFailed, VmFault."""
     if not happenings:
         return run(lambda _: None)
-    [offset] = wait_for(offsets([load], Ours()))
-    acts = acts_of(happenings, guests)
-    outcome = performed(Performer(happenings, acts, offset.ahead_ns), run)
+    clocks = [load, guests["storage"]]
+    ahead_ns = {guest.name: each.ahead_ns for guest, each in zip(clocks, wait_for(offsets(clocks, Ours())), strict=True)}
+    acts = acts_of(happenings, guests, step)
+    outcome = performed(Performer(happenings, acts, ahead_ns[load.name]), run)
     for words, act in acts.items():
         faults = [each.fault() for each in _parts(act) if isinstance(each, Scripted)]
         if fault := next(filter(None, faults), ""):
             raise TrialFailed(f"the event `{words}` could not be done: {fault}", outcome.log)
     result = outcome.result
-    events = timed(result.events, result.window, acts, load)
+    events = timed(result.events, result.window, acts, load, ahead_ns)
     return replace(outcome, result=result.model_copy(update={"events": events}))
 
 
-def timed(events: Sequence[Happened], window: Window, acts: Mapping[str, Act], load: Guest) -> tuple[Happened, ...]:
-    """With the times at which the load's own guest did what it was told: a busy guest does it late."""
-    told = {words: iter(_times_ns(act, load)) for words, act in acts.items()}
+def timed(
+    events: Sequence[Happened], window: Window, acts: Mapping[str, Act], load: Guest, ahead_ns: Mapping[str, int]
+) -> tuple[Happened, ...]:
+    """With the times at which a guest did what it was told, since a busy guest does it late: the load's own guest if it
+    was told. `ahead_ns`: of the guests' clocks, by name."""
+    told = {words: iter(_times_ns(act, load, ahead_ns)) for words, act in acts.items()}
     return tuple(_at(each, next(told[each.what], None), window) for each in events)
 
 
-def _times_ns(act: Act, guest: Guest) -> Sequence[tuple[int, int]]:
+def _times_ns(act: Act, load: Guest, ahead_ns: Mapping[str, int]) -> Sequence[tuple[int, int]]:
+    """By the clock of the load's guest."""
     [first, *_] = _parts(act)
-    return first.times_ns(guest) if isinstance(first, Scripted) else ()
+    if not isinstance(first, Scripted):
+        return ()
+    guest = load if load in first.guests else first.guests[0]
+    less_ns = ahead_ns[guest.name] - ahead_ns[load.name]
+    return [(began_ns - less_ns, undone_ns - less_ns) for began_ns, undone_ns in first.times_ns(guest)]
 
 
 def _at(event: Happened, times_ns: tuple[int, int] | None, window: Window) -> Happened:
@@ -68,11 +83,12 @@ def _at(event: Happened, times_ns: tuple[int, int] | None, window: Window) -> Ha
     return event.model_copy(update={"began_ns": began_ns, "undone_ns": undone_ns})
 
 
-def acts_of(happenings: Sequence[Happening], guests: Guests) -> dict[str, Act]:
+def acts_of(happenings: Sequence[Happening], guests: Guests, step: str) -> dict[str, Act]:
     """By the events' words. Raises VmFault if a machine's monitor does not answer."""
     actions = {each.do.words: each.do for each in happenings}
     return {
-        words: _act(action, guests, f"/run/event{number}") for number, (words, action) in enumerate(actions.items())
+        words: _act(action, guests, step, f"/run/event{number}")
+        for number, (words, action) in enumerate(actions.items())
     }
 
 
@@ -80,8 +96,12 @@ def _parts(act: Act) -> Sequence[Act]:
     return act.acts if isinstance(act, Together) else [act]
 
 
-def _act(action: Action, guests: Guests, said: str) -> Act:
+def _act(action: Action, guests: Guests, step: str, said: str) -> Act:
     """`said`: the begin of the names of files for what scripts in guests say."""
+    if action.kill is not None:
+        begin = f"{step} target_dies && echo killed >{_KILLED}"
+        end = f"until_true {_COMMAND_S:.0f} test -e {_KILLED} && {step} target_up && rm {_KILLED}"
+        return Scripted([guests["storage"]], (begin, end), f"cat {_KILLED} 2>/dev/null || true", "killed", said)
     if not action.path:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
     act = together([_at_path(action, path, guests, f"{said}-{path}") for path in action.path])
@@ -119,7 +139,7 @@ class Scripted:
 
     def __init__(self, guests: Sequence[Guest], scripts: tuple[str, str], show: str, mark: str, said: str) -> None:
         """`show`: shows the state, with `mark` once as long as it lasts, else without. `said`: the file."""
-        self._guests, self._show, self._mark, self._said = guests, show, mark, said
+        self.guests, self._show, self._mark, self._said = guests, show, mark, said
         self._begin, self._end = scripts
         self._begun = 0
         self._under_way = False
@@ -129,10 +149,10 @@ class Scripted:
         self._begun += 1
         self._under_way = True
         # A run that failed may have left the file.
-        self._run(f"{self._begin} && {self._show}", ">" if self._begun == 1 else ">>")
+        self._run(f"{_SAY_TIME}; {self._begin} && {self._show}", ">" if self._begun == 1 else ">>")
 
     def end(self) -> None:
-        self._run(self._end, ">>")
+        self._run(f"{self._end} && {_SAY_TIME}", ">>")
         self._under_way = False
 
     def close(self) -> None:
@@ -142,8 +162,10 @@ class Scripted:
 
     def fault(self) -> str:
         """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
-        for guest in self._guests:
-            lines = guest.run(f"cat {self._said}; rm -f {self._said}; {self._show}")
+        for guest in self.guests:
+            is_over = f"[ $(grep -c ^{_AT.strip()} {self._said}) -ge {2 * self._begun} ]"
+            waited = f"until_true {_COMMAND_S:.0f} sh -c '{is_over}'"
+            lines = guest.run(f"{waited}; cat {self._said}; rm -f {self._said}; {self._show}")
             said = "\n".join(line for line in lines if not line.startswith(_AT))
             self._times_ns[guest.name] = [_unix_ns(line) for line in lines if line.startswith(_AT)]
             if said.count(self._mark) != self._begun:
@@ -151,14 +173,14 @@ class Scripted:
         return ""
 
     def times_ns(self, guest: Guest) -> list[tuple[int, int]]:
-        """When the guest did and undid it, by its own clock; known after `fault`. Empty if it was not this guest."""
+        """When the guest began and had undone it, by its own clock; known after `fault`."""
         times_ns = self._times_ns.get(guest.name, [])
         return list(zip(times_ns[::2], times_ns[1::2], strict=False))
 
     def _run(self, script: str, into: str) -> None:
-        done = f"{{ {script}; {_SAY_TIME}; }} {into}{self._said} 2>&1"
+        done = f"{{ {script}; }} {into}{self._said} 2>&1"
         try:
-            for guest in self._guests:
+            for guest in self.guests:
                 wait_for(guest.port.script(done))
         except EngineError as error:
             raise OSError(str(error)) from error

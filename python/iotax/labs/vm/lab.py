@@ -351,6 +351,7 @@ class VmLab(Lab):
                         place=guests[role].port,
                         starts=starts,
                     ),
+                    f"{connected.environment}step {protocol}",
                 )
             later = guests["initiator"].hypervisor()
             after = self._read(guests["storage"])

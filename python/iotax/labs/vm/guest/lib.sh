@@ -42,7 +42,7 @@ until_true() {
     done
 }
 
-# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_down. A server that is not a kernel's has
+# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_dies, target_down. A server that is not a kernel's has
 # target functions of its own.
 step() {
     case "$2" in
@@ -54,6 +54,9 @@ step() {
     [ -z "$SERVER" ] || . "/lab/servers/$SERVER.sh"
     "$2"
 }
+
+# target_dies: its service stops, or its process is killed, while initiators use it; target_up brings it back.
+target_dies() { target_down; }
 
 # code_maps: MAP BEGIN END OFFSET PROCESS FILE of every piece of code of every process, but of this script's own.
 code_maps() {

@@ -17,6 +17,11 @@ EOF
     ! grep -q "No export entries" /run/ganesha.log || die "ganesha exports nothing: $(grep CRIT /run/ganesha.log)"
 }
 
+target_dies() {
+    killall -9 ganesha.nfsd
+    rm -f /run/ganesha.log
+}
+
 target_down() {
     kill "$(cat /run/ganesha.pid)"
     until_true 20 sh -c '! pidof ganesha.nfsd >/dev/null' || die "ganesha does not end"

@@ -37,6 +37,8 @@ media_fill() { ask "\"fill\",\"volume\":\"$_name\"" filled >/dev/null; }
 # media_status: what they did since the server started.
 media_status() { ask '"status"' status; }
 
+target_dies() { kill -9 "$(cat /run/serve.pid)"; }
+
 target_down() {
     kill "$(cat /run/serve.pid)"
     until_true 20 sh -c '! kill -0 $(cat /run/serve.pid) 2>/dev/null' || die "iotax does not end"

@@ -30,6 +30,8 @@ EOF
 nvmf_listens() { grep -q ':1144 00000000:0000 0A' /proc/net/tcp; } # port 4420
 nvmf_listens_or_ended() { nvmf_listens || ! kill -0 "$(cat /run/nvmf_tgt.pid)" 2>/dev/null; }
 
+target_dies() { kill -9 "$(cat /run/nvmf_tgt.pid)"; }
+
 target_down() {
     kill "$(cat /run/nvmf_tgt.pid)"
     until_true 20 sh -c '! kill -0 $(cat /run/nvmf_tgt.pid) 2>/dev/null' || die "nvmf_tgt does not end"
