@@ -3,10 +3,11 @@ NVMET=$CONFIG/nvmet
 # Each transport has subsystems and ports of its own: several may be up at once.
 NVME_PORTS=0
 
-# subsystem_up: each volume as namespace 1 of a subsystem.
+# subsystem_up: each volume as namespace 1 of a subsystem. Those of a target that died are still there.
 subsystem_up() {
     for number in $(volumes); do
         _subsystem=$NVMET/subsystems/$(nqn_of $number)
+        [ ! -d $_subsystem/namespaces/1 ] || continue
         mkdir -p $_subsystem/namespaces/1 || die "the NVMe target has no subsystem"
         echo 1 >$_subsystem/attr_allow_any_host
         volume_of $number >$_subsystem/namespaces/1/device_path
@@ -29,10 +30,14 @@ port_up() {
     ln -s $NVMET/subsystems/$_nqn $_port/subsystems/$_nqn || die "the NVMe target cannot listen on $2 $4"
 }
 
-nvme_target_down() {
+ports_down() {
     for port in $NVMET/ports/*; do
         rm $port/subsystems/* && rmdir $port || die "NVMe port teardown"
     done
+}
+
+nvme_target_down() {
+    ports_down
     for subsystem in $NVMET/subsystems/*; do
         echo 0 >$subsystem/namespaces/1/enable
         rmdir $subsystem/namespaces/1 $subsystem || die "NVMe subsystem teardown"

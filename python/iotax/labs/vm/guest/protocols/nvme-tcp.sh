@@ -6,6 +6,8 @@ target_up() {
     subsystem_up
     for path in $(paths); do port_up $((path + 1)) tcp ipv4 10.0.$path.1 4420; done
 }
+# A namespace that goes before its connections would answer I/Os with errors.
+target_dies() { ports_down; }
 target_down() { nvme_target_down; }
 initiator_up() {
     net_up 2
