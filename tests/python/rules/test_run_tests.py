@@ -17,6 +17,8 @@ from types import ModuleType
 
 import pytest
 
+from waits import wait_for
+
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = """\
 import pathlib
@@ -104,6 +106,23 @@ def test_parts_hear_signals_that_whoever_started_them_ignores(
             signal.signal(each, handler)
     assert outcome.failed == []
     assert (runner.OUT / "asks.log").read_text() == "False False\n"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_no_part_outlives_a_run_that_is_ended(tmp_path: Path, sent: signal.Signals) -> None:
+    script, part = tmp_path / "scripts" / "run-tests", tmp_path / ".venv" / "bin" / "pytest"
+    for each in (script, part):
+        each.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "run-tests", script)
+    part.write_text("#!/bin/sh\necho $$ >pid.new && mv pid.new pid && exec sleep 600\n")
+    part.chmod(0o755)
+    with subprocess.Popen([sys.executable, script, "vm"], stdout=subprocess.PIPE, text=True) as run:
+        wait_for((tmp_path / "pid").exists, "the part")
+        run.send_signal(sent)
+        said, _ = run.communicate(timeout=180)
+    assert run.returncode == 130
+    assert said.startswith("interrupted")
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
 def test_cargos_failures_are_named_with_what_they_asserted(runner: ModuleType) -> None:

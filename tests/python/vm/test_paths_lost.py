@@ -284,6 +284,41 @@ def test_io_goes_on_at_once_over_the_other_path_if_the_target_takes_one_away(tmp
     assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
 
 
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "{protocol: nvme-tcp, reconnect_delay: 1s}",
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (
+                f"{{protocol: nvme-tcp, {PATHS}}}",
+                "iscsi",
+                f"{{protocol: iscsi, {PATHS}}}",
+                "nfs3",
+                "nfs4.1",
+                "{protocol: nvme-tcp, target: iotax}",
+                "{protocol: iscsi, target: iotax}",
+                "{protocol: nfs4.1, target: iotax}",
+                "{protocol: iscsi, target: tgt}",
+                "{protocol: nfs3, target: ganesha}",
+                "{protocol: nfs4.1, target: ganesha}",
+            )
+        ),
+    ],
+)
+def test_io_goes_on_once_a_killed_target_serves_again(tmp_path: Path, engine: Path, setup: str) -> None:
+    result, _ = ran(tmp_path, engine, setup, "{kill: target}", "2s")
+    [event] = result.events
+    assert event.what == "kill target"
+    assert 2000 * MS <= event.began_ns < event.undone_ns
+    assert result.gaps is not None
+    assert result.gaps.longest_ns > 1000 * MS
+    [recovery] = recoveries(result)
+    assert not recovery.is_bound
+    assert result.verify is not None
+    assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
+
+
 @pytest.mark.long
 def test_a_storage_that_stood_still_serves_on(tmp_path: Path, engine: Path) -> None:
     result, _ = ran(tmp_path, engine, "{protocol: nfs3}", "{freeze: target}", "3s")
