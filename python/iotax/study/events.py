@@ -71,16 +71,17 @@ class Action(Section):
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
     kill: Literal["target"] | None = None
-    """The target's service ends, and starts again at the end; meanwhile connections to it are refused. iotax's target in \
-the loopback and sim labs, and a program in the vm lab, end as if they were killed; a kernel's service in the vm lab is \
+    """The target's service ends, and starts again at the end; meanwhile connections to it are refused. In the loopback \
+and sim labs iotax's target ends as if it were killed, as does a program in the vm lab; there a kernel's service is \
 stopped. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback and sim labs its portal falls \
 silent: it neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""
     access: Literal["inaccessible", "non-optimized"] | None = None
     """The target reports another access state over a path, as an array does when a controller hands its volumes over: \
-in the loopback and sim labs over iSCSI (ALUA) and NVMe/TCP (ANA), in the vm lab over NVMe/TCP. `inaccessible`: it \
-refuses I/O there. `non-optimized`: I/O works, but others are preferred. Undone, the path is optimized again."""
+over iSCSI (ALUA) and NVMe/TCP (ANA), in the loopback, sim and vm labs. `inaccessible`: it refuses I/O there. \
+`non-optimized`: I/O works, but others are preferred; in the vm lab only over NVMe/TCP. Undone, the path is optimized \
+again."""
     flap: Literal["path"] | None = None
     """A path fails and returns again and again, as with a loose cable, in the loopback, vm and sim labs. Each time \
 it fails for half of `every`."""

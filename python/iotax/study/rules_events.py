@@ -14,7 +14,7 @@ from iotax.study.varied import combinations, values
 from iotax.study.varied import place as place_of
 from iotax.units import format_duration
 
-_IN_GUESTS = ("nvme-tcp",)
+_ACCESS_IN_GUESTS = ("nvme-tcp", "iscsi")
 """Protocols of which the target of Linux reports what the vm lab sets for one path."""
 _SURVIVE_IN_GUESTS = ("nvme-tcp", "iscsi", "nfs3", "nfs4.1")
 """Protocols whose initiator in Linux connects again to a target that was killed."""
@@ -178,7 +178,7 @@ def _in_guests(study: Study) -> Iterator[tuple[Place, str]]:
         yield ("events",), "both halves stand in one kernel (`guests: 1`); say `guests: 2`"
     if max(each or 1 for each in values(study, "clients")) > 1:
         yield place_of(study, "clients"), "events are for one initiator guest; leave out `clients`"
-    yield from _of_access(study, _IN_GUESTS)
+    yield from _of_access(study, _ACCESS_IN_GUESTS)
     treatments = combinations(study, ("protocol", *Topology.model_fields))
     reasons = (reason for each in treatments for reason in _of_path(study, study.settings(each)))
     yield from ((("events",), reason) for reason in dict.fromkeys(reasons))
@@ -197,6 +197,8 @@ def _of_path(study: Study, settings: Settings) -> Iterator[str]:
         for event in study.events:
             if max(event.do.path, default=0) > topology.paths:
                 yield f"there is no path {max(event.do.path)}: {protocol} has `paths: {topology.paths}`"
+            if event.do.access == "non-optimized" and protocol == "iscsi":
+                yield "dm-multipath without its daemon does not leave such a path; say {access: inaccessible, path: 1}"
             if event.do.access is not None and topology.target != "kernel":
                 yield f"{kind_of(topology.target)} changes no access states here; leave out `target:` or `access:`"
             if (event.do.slow or event.do.lose) and (topology.link_rate or topology.link_delay):

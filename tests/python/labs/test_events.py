@@ -133,8 +133,14 @@ def goes_on(pid: int) -> bool:
         ),
         ({"lab": "vm", "events": [PULL | {"do": {"fail": "path"}}]}, "`path: 1` says which path"),
         (
-            {"lab": "vm", "topology": {"paths": 2, "path_policy": "round-robin"}, "events": [REFUSE]},
-            "events[1].do.access: iscsi reports no access states in this lab: compare nvme-tcp only",
+            {"lab": "vm", "topology": {"paths": 2, "path_policy": "round-robin"}, "events": [REFUSE]}
+            | {"factors": {"protocol": ["fcp", "iscsi"]}},
+            "events[1].do.access: fcp reports no access states in this lab: compare nvme-tcp, iscsi only",
+        ),
+        (
+            {"lab": "vm", "topology": {"paths": 2, "path_policy": "round-robin"}}
+            | {"events": [REFUSE | {"do": {"access": "non-optimized", "path": 1}}]},
+            "dm-multipath without its daemon does not leave such a path",
         ),
         (
             {"topology": {"paths": 2, "path_policy": "fixed"}, "events": [REFUSE]}
@@ -178,7 +184,10 @@ def goes_on(pid: int) -> bool:
         ),
         (
             {"events": [KILL], "lab": {"sim": {"paths_to": "partner", "controllers": 2}}}
-            | {"topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"}, "load": BASE["load"] | {"clients": 2}},
+            | {
+                "topology": {"link_rate": "1Gbit", "paths": 2, "path_policy": "fixed"},
+                "load": BASE["load"] | {"clients": 2},
+            },
             "with `paths_to:` the connections of a path are not its own",
         ),
         ({"events": []}, "responses[3]: nothing happens to recover from; add `events:`"),

@@ -155,17 +155,16 @@ def test_a_network_is_disturbed_at_both_ends_and_asked_afterwards(
     assert "the initiator guest said" in act.fault(), "it was not undone"
 
 
-def test_a_path_is_taken_away_by_the_targets_own_port(machines: dict[str, Machine]) -> None:
+def test_a_path_is_taken_away_by_its_target(machines: dict[str, Machine]) -> None:
     action = Action(access="non-optimized", path=2)
     happening = [Happening(action, 0, MS)]
     acts = acts_of(happening, cast("Guests", machines), "step nvme-tcp")
     with contextlib.closing(Performer(happening, acts)) as performing:
         performing.window_starts(time.time_ns())
         wait_for(lambda: len(machines["storage"].port.scripts) == 2, "the event and its end")
-    state = "/sys/kernel/config/nvmet/ports/2/ana_groups/1/ana_state"
     begun, ended = machines["storage"].port.scripts
-    assert f"echo non-optimized >{state} && cat {state};" in begun
-    assert f"echo optimized >{state};" in ended
+    assert "step nvme-tcp access_set 2 non-optimized && step nvme-tcp access_show 2;" in begun
+    assert "step nvme-tcp access_set 2 optimized && " in ended
     assert machines["initiator"].port.scripts == []
 
 
@@ -273,8 +272,11 @@ def test_io_takes_longer_over_a_disturbed_network_and_loses_nothing(tmp_path: Pa
 
 
 @pytest.mark.long
-def test_io_goes_on_at_once_over_the_other_path_if_the_target_takes_one_away(tmp_path: Path, engine: Path) -> None:
-    setup = f"{{protocol: nvme-tcp, {PATHS}}}"
+@pytest.mark.parametrize("protocol", ["nvme-tcp", "iscsi"])
+def test_io_goes_on_at_once_over_the_other_path_if_the_target_takes_one_away(
+    tmp_path: Path, engine: Path, protocol: str
+) -> None:
+    setup = f"{{protocol: {protocol}, {PATHS}}}"
     result, _ = ran(tmp_path, engine, setup, "{access: inaccessible, path: 1}", "20s")
     [event] = result.events
     assert result.counted is not None

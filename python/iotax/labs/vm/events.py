@@ -45,7 +45,9 @@ def with_events(
     if not happenings:
         return run(lambda _: None)
     clocks = [load, guests["storage"]]
-    ahead_ns = {guest.name: each.ahead_ns for guest, each in zip(clocks, wait_for(offsets(clocks, Ours())), strict=True)}
+    ahead_ns = {
+        guest.name: each.ahead_ns for guest, each in zip(clocks, wait_for(offsets(clocks, Ours())), strict=True)
+    }
     acts = acts_of(happenings, guests, step)
     outcome = performed(Performer(happenings, acts, ahead_ns[load.name]), run)
     for words, act in acts.items():
@@ -104,21 +106,19 @@ def _act(action: Action, guests: Guests, step: str, said: str) -> Act:
         return Scripted([guests["storage"]], (begin, end), f"cat {_KILLED} 2>/dev/null || true", "killed", said)
     if not action.path:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
-    act = together([_at_path(action, path, guests, f"{said}-{path}") for path in action.path])
+    act = together([_at_path(action, path, guests, step, f"{said}-{path}") for path in action.path])
     return act if action.every is None else Flapping(act, action.every)
 
 
-def _at_path(action: Action, path: int, guests: Guests, said: str) -> Act:
+def _at_path(action: Action, path: int, guests: Guests, step: str, said: str) -> Act:
     both, number = [guests["storage"], guests["initiator"]], path - 1
     if action.by is not None:
         return _network(both, f"eth{number}", f"delay {action.by // 1000}us", said)
     if action.lose is not None:
         return _network(both, f"eth{number}", f"loss {action.lose:g}%", said)
     if action.access is not None:
-        # guest/nvme_common.sh: the ports of NVMe/TCP are numbered as paths are.
-        state = f"/sys/kernel/config/nvmet/ports/{path}/ana_groups/1/ana_state"
-        begin, end = (f"echo {each} >{state}" for each in (action.access, "optimized"))
-        return Scripted([guests["storage"]], (begin, end), f"cat {state}", action.access, said)
+        begin, end = (f"{step} access_set {path} {each}" for each in (action.access, "optimized"))
+        return Scripted([guests["storage"]], (begin, end), f"{step} access_show {path}", action.access, said)
     return _Told(
         both, ("set_link", {"name": f"net{number}", "up": False}), ("set_link", {"name": f"net{number}", "up": True})
     )

@@ -44,7 +44,9 @@ _NFS = Part(
     files=(("libtirpc-common", "etc/netconfig"), ("netbase", "etc/protocols"), ("netbase", "etc/services")),
 )
 _SCSI = Part(modules=("target_core_mod", "target_core_file", "sd_mod", "crc32c_generic", "crct10dif_generic"))
-_MULTIPATH = Part(modules=("dm_multipath", "dm_round_robin", "dm_queue_length"), programs=(("dmsetup", "dmsetup"),))
+_MULTIPATH = Part(
+    modules=("dm_multipath", "dm_round_robin", "dm_queue_length", "scsi_dh_alua"), programs=(("dmsetup", "dmsetup"),)
+)
 _ISCSI = Part(
     modules=(*_SCSI.modules, *_MULTIPATH.modules, "iscsi_target_mod", "iscsi_tcp"),
     programs=(("open-iscsi", "iscsid"), ("open-iscsi", "iscsiadm"), *_MULTIPATH.programs),

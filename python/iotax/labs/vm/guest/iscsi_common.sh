@@ -1,14 +1,28 @@
 # iSCSI, over TCP or (ISER=1) over RDMA: the kernel's target and open-iscsi.
 . /lab/scsi_target.sh
 . /lab/multipath.sh
-TPG=$TARGET/iscsi/$IQN/tpgt_1
 
+# Each of several paths is a portal group, since LIO's access states are those of groups.
 iscsi_target_up() {
     net_up 1
     backstore_up
     load iscsi_target_mod
+    if [ "${PATHS:-1}" = 1 ]; then
+        portals_up 1 $(paths)
+        return
+    fi
+    for path in $(paths); do
+        portals_up $(($path + 1)) $path
+        group_up $(($path + 1))
+    done
+}
+
+# portals_up TAG PATH...: a portal group with the portals of these paths.
+portals_up() {
+    TPG=$TARGET/iscsi/$IQN/tpgt_$1
+    shift
     mkdir -p $TPG || die "the iSCSI target cannot be made"
-    for path in $(paths); do mkdir $TPG/np/10.0.$path.1:3260 || die "no portal on 10.0.$path.1"; done
+    for path; do mkdir $TPG/np/10.0.$path.1:3260 || die "no portal on 10.0.$path.1"; done
     for number in $(volumes); do
         mkdir $TPG/lun/lun_$number && ln -s $(backstore_of $number) $TPG/lun/lun_$number/volume || die "no LUN $number"
     done
@@ -21,6 +35,15 @@ iscsi_target_up() {
     echo 1 >$TPG/enable || die "the iSCSI target cannot be enabled"
 }
 
+# group_of TAG: where the access of a portal group to the volume is.
+group_of() { echo $BACKSTORE/alua/path$1; }
+
+# group_up TAG: only the target changes the access (implicit ALUA), as events do.
+group_up() {
+    mkdir $(group_of $1) && echo $1 >$(group_of $1)/tg_pt_gp_id && echo 1 >$(group_of $1)/alua_access_type &&
+        echo path$1 >$TARGET/iscsi/$IQN/tpgt_$1/lun/lun_0/alua_tg_pt_gp || die "no access states for path $1"
+}
+
 # masks_up: each client sees its own volume alone, as LUN 0.
 masks_up() {
     for number in $(volumes); do
@@ -30,12 +53,15 @@ masks_up() {
 }
 
 iscsi_target_down() {
-    echo 0 >$TPG/enable
-    for acl in $TPG/acls/*; do
-        [ ! -d $acl/lun_0 ] || { rm $acl/lun_0/volume && rmdir $acl/lun_0; } || die "iSCSI mask teardown"
-        [ ! -d "$acl" ] || rmdir "$acl"
+    for group in $TARGET/iscsi/$IQN/tpgt_*; do echo 0 >$group/enable; done
+    for group in $TARGET/iscsi/$IQN/tpgt_*; do
+        for acl in $group/acls/*; do
+            [ ! -d $acl/lun_0 ] || { rm $acl/lun_0/volume && rmdir $acl/lun_0; } || die "iSCSI mask teardown"
+            [ ! -d "$acl" ] || rmdir "$acl"
+        done
+        rm $group/lun/*/volume && rmdir $group/lun/* $group/np/* $group || die "iSCSI target teardown"
     done
-    rm $TPG/lun/*/volume && rmdir $TPG/lun/* $TPG/np/* $TPG $TARGET/iscsi/$IQN || die "iSCSI target teardown"
+    rmdir $TARGET/iscsi/$IQN || die "iSCSI target teardown"
     backstore_down
 }
 
@@ -56,10 +82,12 @@ node.conn[0].iscsi.HeaderDigest = ${HEADER_DIGEST:-None}
 node.conn[0].iscsi.DataDigest = ${DATA_DIGEST:-None}
 EOF
     disks_now
-    for path in $(paths); do iscsi_login $1 10.0.$path.1:3260; done
     if [ "${PATHS:-1}" = 1 ]; then
+        iscsi_login $1 10.0.$(paths).1:3260,1
         new_disk || die "logged in, but no disk came"
     else
+        load scsi_dh_alua
+        for path in $(paths); do iscsi_login $1 10.0.$path.1:3260,$(($path + 1)); done
         multipath_up
     fi
 }
@@ -74,7 +102,7 @@ iscsid_with() {
     until_true 5 sh -c 'iscsiadm -m iface >/dev/null 2>&1' || die "iscsid does not answer"
 }
 
-# iscsi_login TRANSPORT PORTAL
+# iscsi_login TRANSPORT PORTAL,GROUP
 iscsi_login() {
     iscsiadm -m node -T $IQN -p $2 -o new >/run/iscsiadm.log 2>&1 || die "$(cat /run/iscsiadm.log)"
     iscsiadm -m node -T $IQN -p $2 -o update -n iface.transport_name -v "$1" || die "no iSCSI transport $1"

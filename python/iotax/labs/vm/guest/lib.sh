@@ -42,17 +42,18 @@ until_true() {
     done
 }
 
-# step PROTOCOL FUNCTION: one of target_up, initiator_up, initiator_down, target_dies, target_down. A server that is not a kernel's has
-# target functions of its own.
+# step PROTOCOL FUNCTION ARGUMENT...: one of target_up, initiator_up, initiator_down, target_dies, target_down, access_set and
+# access_show. A server that is not a kernel's has target functions of its own.
 step() {
     case "$2" in
     target_* | media_*) elsewhere && { in_storage step "$@"; return; } ;;
     esac
     PROTOCOL=$1
+    shift
     own_names
-    . "/lab/protocols/$1.sh"
+    . "/lab/protocols/$PROTOCOL.sh"
     [ -z "$SERVER" ] || . "/lab/servers/$SERVER.sh"
-    "$2"
+    "$@"
 }
 
 # target_dies: its service stops, or its process is killed, while initiators use it; target_up brings it back.

@@ -47,6 +47,9 @@ nfs_target_up() {
     echo Y >/proc/fs/lockd/nlm_end_grace || die "the grace period of locks does not end"
 }
 
+# Without its exports it would answer I/Os with errors.
+nfs_target_dies() { rpc.nfsd 0 || die "nfsd does not stop"; }
+
 nfs_target_down() {
     exportfs -ua
     rpc.nfsd 0 || die "nfsd does not stop"

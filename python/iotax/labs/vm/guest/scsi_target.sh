@@ -17,4 +17,7 @@ backstore_up() {
     done
 }
 
-backstore_down() { rmdir $BACKSTORE* $TARGET/core/fileio_0; }
+backstore_down() {
+    for group in $BACKSTORE/alua/path*; do [ ! -d $group ] || rmdir $group; done
+    rmdir $BACKSTORE* $TARGET/core/fileio_0
+}

@@ -9,6 +9,9 @@ target_up() {
 # A namespace that goes before its connections would answer I/Os with errors.
 target_dies() { ports_down; }
 target_down() { nvme_target_down; }
+# access_set PATH STATE, access_show PATH: numbered from 1, as ports are.
+access_set() { echo "$2" >$NVMET/ports/$1/ana_groups/1/ana_state; }
+access_show() { cat $NVMET/ports/$1/ana_groups/1/ana_state; }
 initiator_up() {
     net_up 2
     load nvme-tcp
