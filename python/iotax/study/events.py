@@ -71,9 +71,9 @@ class Action(Section):
     freeze: Literal["target"] | None = None
     """The target stops answering, like one that hangs; its connections stay open."""
     kill: Literal["target"] | None = None
-    """The target's service ends, and starts again at the end; meanwhile connections to it are refused. In the loopback \
-and sim labs iotax's target ends as if it were killed, as does a program in the vm lab; there a kernel's service is \
-stopped. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
+    """The target's service ends, and starts again at the end; meanwhile connections to it are refused. In the \
+loopback and sim labs iotax's target ends as if it were killed, as does a program in the vm lab; there a kernel's \
+service is stopped. It keeps what its volumes hold, and forgets all else: sessions, reservations, locks."""
     fail: Literal["path"] | None = None
     """A path fails. In the vm lab its cable is pulled at both ends. In the loopback and sim labs its portal falls \
 silent: it neither answers nor accepts, its connections stay open, and what arrives meanwhile is handled afterwards."""

@@ -317,6 +317,7 @@ def test_io_goes_on_once_a_killed_target_serves_again(tmp_path: Path, engine: Pa
     assert result.gaps.longest_ns > 1000 * MS
     [recovery] = recoveries(result)
     assert not recovery.is_bound
+    assert result.checks.errors == 0
     assert result.verify is not None
     assert result.verify.wrong_blocks == 0 < result.verify.read_back_blocks
 
