@@ -119,6 +119,15 @@ pub struct Allocation {
 #[derive(Clone, Debug, Default)]
 pub struct Ending(Arc<()>);
 
+impl Ending {
+    /// Whether nobody else holds it. If so, the effects of all that did are visible to the caller.
+    pub fn is_over(&self) -> bool {
+        let is_over = Arc::strong_count(&self.0) == 1;
+        fence(Ordering::Acquire);
+        is_over
+    }
+}
+
 /// The endings of a set of aborted operations, for the code that waits until all of them are over.
 #[derive(Clone, Debug, Default)]
 pub struct Endings(Vec<Weak<()>>);

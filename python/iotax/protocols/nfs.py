@@ -66,7 +66,7 @@ _NFS41 = Scheme(
     name="nfs41",
     port=2049,
     title="NFSv4.1",
-    form="nfs41://HOST[:PORT]/EXPORT/FILE",
+    form="nfs41://HOST[:PORT][,HOST…]/EXPORT/FILE",
     wrong=_wrong,
     elsewhere=dict.fromkeys(("version", "vers", "nfsvers"), _VERSIONS),
     hints={
@@ -97,6 +97,7 @@ NFS41 = Protocol(
     scheme=_NFS41,
     served_port=2050,
     options=frozenset({"uid", "gid"}),
+    has_paths=True,
     client=_client_41,
 )
 NFS42 = Protocol(name="nfs4.2", title="NFSv4.2", colour="pine", family="nfs")

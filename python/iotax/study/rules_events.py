@@ -131,8 +131,7 @@ def _of_killed_targets(study: Study) -> Iterator[tuple[Place, str]]:
     for treatment in combinations(study, ("protocol", "paths", "paths_to", "dhchap", "media")):
         settings = study.settings(treatment)
         if settings.endpoint.protocol not in able:
-            survivors = f"{', '.join(able[:-1])} and {able[-1]}"
-            reason = f"{settings.endpoint.protocol} does not survive it here: compare {survivors} only"
+            reason = f"{settings.endpoint.protocol} does not survive it here: compare {', '.join(able)} only"
         elif study.lab.vm is None:
             reason = _not_connected_again(settings)
         else:

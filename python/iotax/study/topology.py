@@ -245,7 +245,7 @@ def _refused_timeouts(protocol: str, topology: Topology) -> Iterator[tuple[str, 
             (_SECOND_NS // 10, "tenths of a second, 100ms") if name == "timeo" else (_SECOND_NS, "seconds, 1s")
         )
         if protocol not in able:
-            yield name, f"{protocol} has none here; it belongs to {' and '.join(able)}"
+            yield name, f"{protocol} has none here; it belongs to {', '.join(able)}"
         elif given_ns < step_ns or given_ns % step_ns:
             yield name, f"the kernel takes whole {steps} at least"
 
@@ -278,9 +278,9 @@ def refused_in_sim(protocol: str, topology: Topology, paths_to: PathsTo = "owner
     elif policy is None:
         yield "path_policy", f"several paths need one of {', '.join(_SIM_POLICIES)}"
     if topology.path_retry != Topology().path_retry:
-        yield "path_retry", f"its paths lose nothing: what they carried waits; {' and '.join(with_paths())} have it"
+        yield "path_retry", f"its paths lose nothing: what they carried waits; {', '.join(with_paths())} have it"
     if topology.keep_alive is not None:
-        yield "keep_alive", f"{protocol} has none here; {' and '.join(with_paths())} have it with `paths_to: owner`"
+        yield "keep_alive", f"{protocol} has none here; {', '.join(with_paths())} have it with `paths_to: owner`"
 
 
 def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tuple[str, str]]:
@@ -290,7 +290,7 @@ def refused_in_loopback(endpoint: Endpoint, topology: Topology) -> Iterator[tupl
     if topology.paths > 1 and not endpoint.embedded:
         yield "paths", "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
     elif paths > 1 and protocol not in with_paths():
-        yield "paths", f"iotax has several paths for {' and '.join(with_paths())}, not for {protocol}"
+        yield "paths", f"iotax has several paths for {', '.join(with_paths())}, not for {protocol}"
     yield from _refused_own_paths(protocol, topology, paths, embedded=endpoint.embedded)
 
 
@@ -298,7 +298,7 @@ def _refused_own_paths(protocol: str, topology: Topology, paths: int, *, embedde
     able = with_paths()
     if topology.keep_alive is not None:
         if protocol not in able:
-            yield "keep_alive", f"{protocol} has none here; it belongs to {' and '.join(able)}"
+            yield "keep_alive", f"{protocol} has none here; it belongs to {', '.join(able)}"
         elif topology.keep_alive < _KEEP_ALIVE_MIN_NS:
             yield "keep_alive", "a target notices less than 100ms too late; say 100ms or more"
     if paths == 1:

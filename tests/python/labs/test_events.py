@@ -176,11 +176,11 @@ def goes_on(pid: int) -> bool:
         ({"events": [KILL]}, "events[1].do: only initiators with several paths connect again: say `paths: 2`"),
         (
             {"events": [KILL], "factors": {"protocol": ["nfs3", "iscsi"]}},
-            "nfs3 does not survive it here: compare iscsi and nvme-tcp only",
+            "nfs3 does not survive it here: compare nfs4.1, iscsi, nvme-tcp only",
         ),
         (
             {"events": [KILL], "lab": "vm", "factors": {"protocol": ["fcp", "iscsi"]}},
-            "fcp does not survive it here: compare nvme-tcp, iscsi, nfs3 and nfs4.1 only",
+            "fcp does not survive it here: compare nvme-tcp, iscsi, nfs3, nfs4.1 only",
         ),
         (
             {"events": [KILL], "lab": {"sim": {"paths_to": "partner", "controllers": 2}}}
@@ -556,11 +556,11 @@ def test_what_was_written_is_read_back_where_it_is_known() -> None:
         ({"topology": {"keep_alive": "50ms"}}, "say 100ms or more"),
         (
             {"factors": {"protocol": ["nfs3", "iscsi"]}, "topology": {"paths": 2, "path_policy": "fixed"}},
-            "iotax has several paths for iscsi and nvme-tcp, not for nfs3",
+            "iotax has several paths for nfs4.1, iscsi, nvme-tcp, not for nfs3",
         ),
         (
             {"factors": {"protocol": ["nfs3", "iscsi"]}, "topology": {"keep_alive": "1s"}},
-            "nfs3 has none here; it belongs to iscsi and nvme-tcp",
+            "nfs3 has none here; it belongs to nfs4.1, iscsi, nvme-tcp",
         ),
         (
             {"factors": {"protocol": {"a": "iscsi://h,i/iqn.2000-01.x:y/0"}}, "baseline": {"protocol": "a"}}

@@ -36,6 +36,8 @@ pub(super) struct Target<'a> {
     portals: Vec<Portal>,
     /// Of all lives: modelled media go on by it.
     clock: Clock,
+    /// Of all lives: file handles stay valid.
+    secret: [u8; 32],
     state: State,
     /// How often it was started.
     life: u32,
@@ -74,8 +76,8 @@ impl<'a> Target<'a> {
         portals: Vec<Portal>,
         listeners: Vec<TcpListener>,
     ) -> Result<Self, Failure> {
-        let (clock, state) = (Clock::start(), State::Killed(Vec::new()));
-        let mut target = Self { document, volumes, exports, portals, clock, state, life: 0 };
+        let (clock, secret, state) = (Clock::start(), secret::random()?, State::Killed(Vec::new()));
+        let mut target = Self { document, volumes, exports, portals, clock, secret, state, life: 0 };
         target.serve(listeners)?;
         target.volumes.iter_mut().for_each(OpenVolume::keep);
         Ok(target)
@@ -88,7 +90,7 @@ impl<'a> Target<'a> {
             portals: self.portals.clone(),
             // A nanosecond distinguishes each life from those before.
             started_unix_ns: self.clock.unix_ns(Instant(0)) + u64::from(self.life),
-            secret: secret::random()?,
+            secret: self.secret,
             connections_max: CONNECTIONS_MAX,
         });
         let threads = Threads::start(self.document, &server, &self.volumes, listeners, self.clock)?;

@@ -32,7 +32,7 @@ pub enum PathPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
     /// Once the same initiator port has logged in again at this portal group: the target ends the old session first
-    /// (RFC 7143 §6.3.5).
+    /// (RFC 7143 §6.3.5, RFC 8881 §18.35.5).
     Login { group: Option<u16> },
     /// After this time without a connection (NVMe base 2.1 §9.6).
     Time(Duration),

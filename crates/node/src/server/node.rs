@@ -74,7 +74,9 @@ impl ServerNode {
     ) -> Self {
         let volumes = Rc::new(Volumes::new(&server.config.volumes, region_of, burn));
         let disks = Rc::new(RefCell::new(Disks::new(Buffers::new(allocate))));
-        let random = RefCell::new(Unpredictable::new(&server.config.secret, "challenge", thread));
+        // No start of the server repeats the challenges of another one with the same secret.
+        let challenges = format!("challenge {}", server.config.started_unix_ns);
+        let random = RefCell::new(Unpredictable::new(&server.config.secret, &challenges, thread));
         Self {
             thread,
             serial: 0,

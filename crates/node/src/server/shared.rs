@@ -29,7 +29,8 @@ pub struct ServerConfig {
     pub portals: Vec<Portal>,
     /// Wall time at `Instant(0)`, nanoseconds since 1970. Not 0: it distinguishes this start of the server from others.
     pub started_unix_ns: u64,
-    /// A secret that no peer can guess, from which challenges are derived.
+    /// A secret that no peer can guess, from which challenges and file handles are derived. With the same secret, file
+    /// handles stay valid when the server starts again.
     pub secret: [u8; 32],
     /// Maximum number of connections per thread.
     pub connections_max: usize,

@@ -16,7 +16,8 @@ use iotax_sim::{Exporter, HostId, Link, PipeId, Side, Store, Volume, Ways, World
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::NvmeTcp, Protocol::Iscsi];
 /// With and without portals that report their access.
-const EXPORTS: [(Protocol, bool); 3] = [(Protocol::NvmeTcp, true), (Protocol::Iscsi, false), (Protocol::Iscsi, true)];
+const EXPORTS: [(Protocol, bool); 4] =
+    [(Protocol::NvmeTcp, true), (Protocol::Iscsi, false), (Protocol::Iscsi, true), (Protocol::Nfs41, false)];
 /// Seeds per protocol in every test run; `make sim-test` runs more.
 const SEEDS: u64 = 60;
 /// Too early a retry must be found within this many seeds.
@@ -62,10 +63,15 @@ impl Paths {
         let mut world = World::new(seed);
         let link = Link { latency: LATENCY, ..Link::default() };
         let links = [world.add_link(link.clone()), world.add_link(link)];
-        let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns: 0, burn_ns: 0 };
+        // An operation that takes as long as a round trip may still be under way when its connection is lost.
+        let delay = if seed & 1 == 0 { Duration::ZERO } else { 2 * LATENCY };
+        let delay_ns = delay.as_nanos() as u64;
+        let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns, burn_ns: 0 };
         let addresses: Vec<_> = (0..PATHS).map(portal).collect();
         let described = [(addresses, volume)];
-        let server = Exporter::start_at(&mut world, &described, links[1], (protocol, options), 1, STARTED_UNIX_NS);
+        let threads = 1 + (seed >> 1 & 1) as usize;
+        let export = (protocol, options);
+        let server = Exporter::start_at(&mut world, &described, links[1], export, threads, STARTED_UNIX_NS);
         let endpoint = server.endpoint(0);
         let mut connection = connection_config(&endpoint, 1).expect("addresses");
         connection.policy = PathPolicy::RoundRobin;

@@ -750,8 +750,9 @@ impl Unit {
     fn describe(&self) -> String {
         let size =
             self.geometry.as_ref().map_or("unknown size".to_owned(), |found| format!("{} bytes", found.size_bytes));
-        let serial = self.identity.iter().flatten().find(|(name, _)| *name == "serial");
-        format!("{size}, serial number {}", serial.map_or("none", |(_, serial)| serial))
+        let serial = self.identity.iter().flatten().find(|(name, _)| matches!(*name, "serial" | "server"));
+        let (name, serial) = serial.map_or(("serial", "none"), |(name, serial)| (*name, serial));
+        format!("{size}, {name} number {serial}")
     }
 }
 

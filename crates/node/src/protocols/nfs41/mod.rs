@@ -21,7 +21,7 @@ use super::{
 use crate::{
     failure::Failure,
     load::{
-        Direct, Facts,
+        AfterLoss, Direct, Facts,
         link::Control,
         settings::{Settings, Workers},
     },
@@ -47,9 +47,9 @@ impl Definition for Nfs41 {
         name: "nfs4.1",
         title: "NFSv4.1",
         scheme: "nfs41",
-        form: "nfs41://HOST[:PORT]/EXPORT/FILE",
-        common_options: &["uid", "gid"],
-        has_paths: false,
+        form: "nfs41://HOST[:PORT][,HOST…]/EXPORT/FILE",
+        common_options: &["uid", "gid", "keep_alive_ns"],
+        has_paths: true,
         is_multipath: false,
         rpc_programs: &[],
     };
@@ -73,19 +73,26 @@ impl Definition for Nfs41 {
         workers: Workers,
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
-        let (instance, identity, file) = (settings.instance, identity(settings), unit.file.clone());
+        let (instance, path, keep_alive) = (settings.instance, settings.path, settings.keep_alive);
+        let (identity, file) = (identity(settings), unit.file.clone());
         let client = move |now, worker| {
             let config = ClientConfig {
                 file: file.clone(),
                 identity: identity.clone(),
-                owner: format!("iotax {instance:08x} {worker}").into_bytes(),
+                owner: format!("iotax {instance:08x} {path} {worker}").into_bytes(),
                 depth: workers.outstanding as usize,
                 first_xid: Xid(instance.wrapping_add(worker + 1).wrapping_mul(XIDS_OF_WORKER)),
+                keep_alive,
                 ..ClientConfig::default()
             };
             Client::new(now, config)
         };
         Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, client)))
+    }
+
+    /// A client that comes again, at any address of the server, ends what it had there before (RFC 8881 §18.35.5).
+    fn after_loss(_: &Client) -> Option<AfterLoss> {
+        Some(AfterLoss::Login { group: Some(0) })
     }
 
     fn facts(client: &Client) -> Facts {
@@ -98,7 +105,8 @@ impl Definition for Nfs41 {
             ("lease_seconds", client.lease().as_secs()),
         ];
         let negotiated = negotiated.map(|(name, value)| (name, value.to_string())).to_vec();
-        Facts { identity: Vec::new(), negotiated }
+        let server: String = client.server().iter().map(|byte| format!("{byte:02x}")).collect();
+        Facts { identity: vec![("server", server)], negotiated }
     }
 
     type Target = Connection;

@@ -8,7 +8,10 @@ use alloc::{
     vec::{self, Vec},
 };
 use core::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU8, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,7 @@ use super::{
     fattr::LEASE_SECONDS,
     operations::{CreateSessionArguments, ExchangeArguments, SequenceArguments},
 };
-use crate::{Instant, Origin, Shares, wire::digest::crc32c};
+use crate::{Ending, Instant, Origin, Shares, wire::digest::crc32c};
 
 /// How long a client may be silent without losing its state. After that it keeps the state until another client needs
 /// it.
@@ -49,7 +52,10 @@ pub struct Session {
     pub client: u64,
     pub fore: ChannelAttributes,
     slots: Box<[AtomicU64]>,
-    is_gone: AtomicBool,
+    /// `GONE` and `ABORTED`.
+    state: AtomicU8,
+    /// Held by operations that continue after their connection.
+    ending: Ending,
     /// Time of the last request of the client; shared by all its sessions.
     heard: Arc<AtomicU64>,
     /// Rises whenever an open or lock changes.
@@ -60,7 +66,14 @@ pub struct Session {
 const IDLE: u64 = 0;
 const BUSY: u64 = 1;
 const KEPT: u64 = 2;
+/// The data of its WRITE are arriving, so it has changed nothing yet.
+const ARRIVING: u64 = 3;
 const PHASE_BITS: u32 = 2;
+
+/// The session executes nothing more.
+const GONE: u8 = 1;
+/// Requests ended with their connection, so their operations may still be under way.
+const ABORTED: u8 = 2;
 
 /// The part of a client ID that identifies this start of the server.
 const BOOT_OF_CLIENT: u64 = (u32::MAX as u64) << 32;
@@ -95,29 +108,73 @@ impl Session {
     /// Occupies a slot for a request (RFC 8881 §2.10.6.1.3 and §18.46).
     #[inline]
     pub fn begin(&self, now: Instant, slot: u32, seqid: u32) -> Result<Turn, Status> {
-        if self.is_gone.load(Relaxed) {
-            return Err(Status::BadSession);
-        }
         self.heard.store(now.0, Relaxed);
         let slot = self.slots.get(slot as usize).ok_or(Status::BadSlot)?;
         let word = slot.load(Relaxed);
         let (last, phase) = ((word >> PHASE_BITS) as u32, word & ((1 << PHASE_BITS) - 1));
-        if seqid == last.wrapping_add(1) && phase != BUSY {
+        if seqid == last.wrapping_add(1) && !matches!(phase, BUSY | ARRIVING) {
             let taken = u64::from(seqid) << PHASE_BITS | BUSY;
             // Another connection of the session may have sent the same request first.
-            let swapped = slot.compare_exchange(word, taken, Relaxed, Relaxed);
-            return if swapped.is_ok() { Ok(Turn::New) } else { Err(Status::Delay) };
+            if slot.compare_exchange(word, taken, SeqCst, Relaxed).is_err() {
+                return Err(Status::Delay);
+            }
+            // Only now, because whoever ends the session looks at the slots afterwards.
+            if self.state.load(SeqCst) != 0 {
+                self.check_state().inspect_err(|_| slot.store(word, Relaxed))?;
+            }
+            return Ok(Turn::New);
+        }
+        if self.is_gone() {
+            return Err(Status::BadSession);
         }
         if seqid != last {
             return Err(Status::SequenceMisordered);
         }
         match phase {
-            BUSY => Err(Status::Delay),
+            BUSY | ARRIVING => Err(Status::Delay),
             KEPT => Ok(Turn::Repeated),
             // The slot has never had a request.
             _ if seqid == 0 => Err(Status::SequenceMisordered),
             _ => Ok(Turn::RepeatedUncached),
         }
+    }
+
+    /// Whether requests may be executed: not if the session is gone, or operations of aborted requests are under way,
+    /// which might undo what newer requests write.
+    #[cold]
+    fn check_state(&self) -> Result<(), Status> {
+        if self.is_gone() {
+            return Err(Status::BadSession);
+        }
+        if !self.ending.is_over() {
+            return Err(Status::Delay);
+        }
+        self.state.fetch_and(!ABORTED, Relaxed);
+        Ok(())
+    }
+
+    /// Notes that the data of a slot's WRITE are still arriving. It has changed nothing yet.
+    pub fn receives(&self, slot: u32, seqid: u32) {
+        self.set(slot, seqid, ARRIVING);
+    }
+
+    /// The data have arrived. Fails if the session is gone, and the WRITE must not be executed.
+    pub fn has_received(&self, slot: u32, seqid: u32) -> Result<(), Status> {
+        self.slots[slot as usize].swap(u64::from(seqid) << PHASE_BITS | BUSY, SeqCst);
+        if self.state.load(SeqCst) & GONE == 0 { Ok(()) } else { Err(Status::BadSession) }
+    }
+
+    /// What operations of requests that ended with their connection hold until they are over.
+    pub fn ending(&self) -> Ending {
+        self.state.fetch_or(ABORTED, SeqCst);
+        self.ending.clone()
+    }
+
+    /// Ends the session. Returns whether all its operations are over; if not, it must be asked again.
+    fn end_all(&self) -> bool {
+        self.state.fetch_or(GONE, SeqCst);
+        let is_busy = |slot: &AtomicU64| slot.load(SeqCst) & ((1 << PHASE_BITS) - 1) == BUSY;
+        !self.slots.iter().any(is_busy) && self.ending.is_over()
     }
 
     /// Notes that the request of a slot has been answered.
@@ -141,7 +198,7 @@ impl Session {
     }
 
     pub fn is_gone(&self) -> bool {
-        self.is_gone.load(Relaxed)
+        self.state.load(Relaxed) & GONE != 0
     }
 }
 
@@ -310,6 +367,9 @@ impl Clients {
         if client.sessions >= MAX_SESSIONS_OF_CLIENT || left == 0 {
             return Err(Status::NoSpace);
         }
+        if !client.is_confirmed && !self.has_ended(&client.owner) {
+            return Err(Status::Delay);
+        }
         // Each session gets at most an eighth of the free slots, so that later ones get some too.
         let slots = asked.fore.max_requests.clamp(1, MAX_SLOTS).min(left.div_ceil(8) as u32);
         let fore = ChannelAttributes {
@@ -336,7 +396,8 @@ impl Clients {
             client: asked.client,
             fore,
             slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-            is_gone: AtomicBool::new(false),
+            state: AtomicU8::new(0),
+            ending: Ending::default(),
             heard,
             epoch: Arc::clone(&self.epoch),
         });
@@ -354,6 +415,14 @@ impl Clients {
         Ok(created)
     }
 
+    /// Ends the sessions of an owner's confirmed client, which has restarted. Returns whether all their operations are
+    /// over: what the restarted client writes must not be undone by its former self.
+    fn has_ended(&self, owner: &[u8]) -> bool {
+        let Some((former, _)) = self.of_owner(owner, true) else { return true };
+        let sessions = self.sessions.values().filter(|kept| kept.session.client == former);
+        sessions.fold(true, |all, kept| kept.session.end_all() && all)
+    }
+
     pub fn session(&self, id: &SessionId) -> Option<&Arc<Session>> {
         self.sessions.get(id).map(|kept| &kept.session)
     }
@@ -361,7 +430,7 @@ impl Clients {
     /// DESTROY_SESSION (RFC 8881 §18.37).
     pub fn destroy_session(&mut self, id: &SessionId) -> Result<(), Status> {
         let kept = self.sessions.remove(id).ok_or(Status::BadSession)?;
-        kept.session.is_gone.store(true, Relaxed);
+        kept.session.end_all();
         self.slots -= kept.session.slots.len();
         if let Some(client) = self.known.get_mut(&kept.session.client) {
             client.sessions -= 1;

@@ -41,6 +41,8 @@ const MAX_OPERATIONS: u32 = 8;
 const OPEN_OWNER: &[u8] = b"load";
 /// Maximum length of a cached reply, as requested from the server. Our requests never ask for a cached reply.
 const KEEP_NOTHING: u32 = 1024;
+/// `NFS4_OPAQUE_LIMIT` (RFC 8881 §3.2).
+const MAX_OPAQUE_LEN: usize = 1024;
 
 /// The state of a client: the call in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,7 +296,11 @@ impl Client {
             Step::Exchange => {
                 expect!(ExchangeId);
                 self.id = Some(reader.u64_be()?);
-                Ok(Step::CreateSession { sequence: reader.u32_be()? })
+                let sequence = reader.u32_be()?;
+                // Flags, no state protection, the server's minor ID.
+                reader.skip(16)?;
+                self.server = xdr::opaque(reader, MAX_OPAQUE_LEN)?.to_vec();
+                Ok(Step::CreateSession { sequence })
             }
             Step::CreateSession { .. } => {
                 expect!(CreateSession);

@@ -41,6 +41,9 @@ pub struct Config {
     pub first_xid: Xid,
     /// Maximum time without an answer while a call is outstanding.
     pub timeout: Duration,
+    /// How long the server may be silent once the file is ready: after half of it the server is asked for a sign of
+    /// life, which needs a slot of the session.
+    pub keep_alive: Option<Duration>,
 }
 
 impl Default for Config {
@@ -55,6 +58,7 @@ impl Default for Config {
             verifier: None,
             first_xid: Xid::default(),
             timeout: Duration::from_secs(60),
+            keep_alive: None,
         }
     }
 }
@@ -83,6 +87,8 @@ pub struct Client {
     control_slot: Option<u32>,
     /// The client ID that the server assigned.
     id: Option<u64>,
+    /// What all addresses of the server have in common, and no other server has.
+    server: Vec<u8>,
     slots: Slots,
     channel: ChannelAttributes,
     lease: Duration,
@@ -112,6 +118,7 @@ impl Client {
             new_sessions: 0,
             control_slot: None,
             id: None,
+            server: Vec::new(),
             slots: Slots::default(),
             channel: ChannelAttributes::default(),
             lease: config.timeout,
@@ -129,6 +136,11 @@ impl Client {
     /// The negotiated channel attributes of the session, once the file is ready.
     pub fn channel(&self) -> &ChannelAttributes {
         &self.channel
+    }
+
+    /// The server's major ID, the same at all its addresses (RFC 8881 §2.10.5).
+    pub fn server(&self) -> &[u8] {
+        &self.server
     }
 
     /// How long the server keeps the opens of a silent client.
@@ -150,13 +162,23 @@ impl Client {
         matches!(self.step, Step::Ready | Step::Draining)
     }
 
-    fn is_idle(&self) -> bool {
-        self.is_ready() && self.calls.is_idle()
+    /// When to send the next SEQUENCE: after half of the lease at the latest, so that one may be lost. `None` while
+    /// something else shows whether the server is alive.
+    fn ping_at(&self) -> Option<Instant> {
+        let lease = (self.lease / 2).min(self.config.timeout);
+        let after = match self.config.keep_alive {
+            Some(keep_alive) => (keep_alive / 2).min(lease),
+            None if self.calls.is_idle() => lease,
+            None => return None,
+        };
+        let can_ping = self.is_ready() && !self.calls.pinging && self.slots.free() > 0;
+        can_ping.then_some(self.calls.last_progress + after)
     }
 
-    /// When to send the next SEQUENCE: after half of the lease at the latest, so that one may be lost.
-    fn ping_at(&self) -> Instant {
-        self.calls.last_progress + (self.lease / 2).min(self.config.timeout)
+    /// When an answer is too late.
+    fn limit(&self) -> Instant {
+        let pinged = self.config.keep_alive.filter(|_| self.calls.pinging);
+        self.calls.last_progress + pinged.map_or(self.config.timeout, |keep_alive| keep_alive / 2)
     }
 }
 
@@ -167,7 +189,9 @@ impl Initiator for Client {
     }
 
     fn credits(&self) -> usize {
-        if self.is_ready() { self.calls.credits().min(self.slots.free()) } else { 0 }
+        // One slot stays free for signs of life, if the server granted more than one.
+        let kept = usize::from(self.config.keep_alive.is_some() && self.channel.max_requests > 1);
+        if self.is_ready() { self.calls.credits().min(self.slots.free().saturating_sub(kept)) } else { 0 }
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
@@ -182,13 +206,9 @@ impl Initiator for Client {
         if self.calls.has_unsupported() {
             return Some(self.calls.last_progress);
         }
-        let silence = if self.awaits_something() {
-            Some(self.calls.last_progress + self.config.timeout)
-        } else {
-            self.is_idle().then(|| self.ping_at())
-        };
+        let silence = self.awaits_something().then(|| self.limit());
         let again = if self.has_file() { self.calls.again_at() } else { None };
-        [silence, again, self.step_again_at].into_iter().flatten().min()
+        [silence, self.ping_at(), again, self.step_again_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
@@ -199,10 +219,10 @@ impl Initiator for Client {
             self.calls.last_progress = now;
             self.send_step();
         }
-        if self.awaits_something() && now >= self.calls.last_progress + self.config.timeout {
+        if self.awaits_something() && now >= self.limit() {
             return Err(Violation::timed_out("RFC 5531 §9: no reply to a call"));
         }
-        if self.is_idle() && now >= self.ping_at() {
+        if self.ping_at().is_some_and(|at| at <= now) {
             self.ping(now);
         }
         self.leave_if_drained(now);

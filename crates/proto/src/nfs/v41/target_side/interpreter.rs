@@ -335,8 +335,9 @@ impl Connection {
         let encoder = &mut work.reply;
         encoder.u64(exchanged.client).u32(exchanged.sequence).u32(exchange::USE_NON_PNFS | confirmed);
         encoder.u32(0); // SP4_NONE
-        // All addresses of this start of the server belong to one server, and no other server does.
-        encoder.u64(0).opaque(&verifier).opaque(&verifier);
+        // All addresses of the server belong to one, also after a restart with the same key, and no other server does.
+        let server = self.config.handles.tag_of(b"server");
+        encoder.u64(0).opaque(&server).opaque(&server);
         encoder.u32(1).opaque(DOMAIN).opaque(DOMAIN).u64(0).u32(0);
         Ok(())
     }

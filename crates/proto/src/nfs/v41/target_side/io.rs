@@ -162,7 +162,10 @@ impl Connection {
     ) -> Result<WriteUnderway<Interrupted>, Option<Box<Work>>> {
         work.begin_write_result();
         match self.start_write(now, &mut work, head, backend) {
-            Ok(Begun::NeedsData(id)) => Ok(WriteUnderway::new(id, head.len, Interrupted { work, padded: 0 })),
+            Ok(Begun::NeedsData(id)) => {
+                work.receives();
+                Ok(WriteUnderway::new(id, head.len, Interrupted { work, padded: 0 }))
+            }
             // The backend takes no data, so the WRITE fails, and the operations after it are not executed.
             Ok(Begun::Step(Step::Queued(id))) => {
                 self.ios.park(id, work);
@@ -227,10 +230,11 @@ impl Connection {
     ) {
         let is_incomplete = write.left() > 0 || write.call.padded < padding(write.len() as usize);
         let WriteUnderway { id, call: Interrupted { mut work, .. }, .. } = write;
-        let outcome = if is_incomplete {
+        let refused = if is_incomplete { Err(Status::BadXdr) } else { work.has_received() };
+        let outcome = if let Err(status) = refused {
             self.ios.end(id);
             backend.abort(id, None);
-            Err(Status::BadXdr)
+            Err(status)
         } else {
             let finished = backend.finish(now, id);
             match self.write_finished(id, &mut work, finished, backend) {
@@ -282,7 +286,8 @@ impl Connection {
             self.give_up(write.call.work, backend);
         }
         for (id, Outstanding { work, .. }) in core::mem::take(&mut self.ios.slots) {
-            backend.abort(id as IoId, None);
+            let ending = work.as_ref().and_then(|work| work.session()).map(|session| session.ending());
+            backend.abort(id as IoId, ending);
             if let Some(work) = work {
                 self.give_up(work, backend);
             }

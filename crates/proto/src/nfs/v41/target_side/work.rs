@@ -127,6 +127,18 @@ impl Work {
         self.slot = Some(Slot { session, number: asked.slot, seqid: asked.seqid, is_kept: asked.cache_this });
     }
 
+    /// The data of a WRITE are still arriving.
+    pub(super) fn receives(&self) {
+        if let Some(slot) = &self.slot {
+            slot.session.receives(slot.number, slot.seqid);
+        }
+    }
+
+    /// The data have arrived. Fails if the session ended meanwhile.
+    pub(super) fn has_received(&self) -> Result<(), Status> {
+        self.slot.as_ref().map_or(Ok(()), |slot| slot.session.has_received(slot.number, slot.seqid))
+    }
+
     /// Bytes left in the reply according to the session's limits.
     pub(super) fn room(&self) -> usize {
         let most = self.session().map_or(SPARE_LEN, |session| session.fore.max_response as usize);
