@@ -1,6 +1,8 @@
 //! Features of NFSv4.1 that v3 lacks: a client with a session and an open file, and its server.
 #![allow(clippy::unwrap_used)]
 
+use core::time::Duration;
+
 use crate::nfs_support::{Pair, config_41, server::Server};
 use iotax_proto::{
     Initiator, Io, IoError, Payload, Refusal, Target, UnitOp, ViolationKind,
@@ -80,12 +82,39 @@ fn more_ios_than_the_session_has_slots_are_not_taken() {
 }
 
 #[test]
+fn a_client_with_a_keep_alive_asks_a_silent_server_and_gives_it_up() {
+    let keep_alive = Duration::from_secs(1);
+    for depth in [1, 8] {
+        let config = Config { keep_alive: Some(keep_alive), depth, ..config_41() };
+        let mut pair = Pair::of_41(config, Server::new(64)).ready();
+        assert_eq!(pair.mount.credits(), depth, "a slot more is for the question");
+        pair.server.queues = true;
+        pair.mount.submit(pair.now, 0, Io::Read { offset: 0, len: 8 }).unwrap();
+        pair.run().unwrap();
+        for _ in 0..3 {
+            let before = pair.now;
+            pair.wake().unwrap();
+            assert!(pair.now <= before + keep_alive / 2 && before + keep_alive / 3 < pair.now);
+            let question = pair.mount.transmit().take_bytes();
+            pair.connection.receive(pair.now, &question, &mut pair.server).unwrap();
+            let answer = Target::<Server>::transmit(&mut pair.connection).take_bytes();
+            pair.mount.receive(pair.now, &answer, &mut pair.log).unwrap();
+        }
+        let heard = pair.now;
+        pair.wake().unwrap();
+        assert!(!pair.mount.transmit().take_bytes().is_empty());
+        let silent = pair.wake().unwrap_err();
+        assert_eq!((silent.kind, pair.now), (ViolationKind::TimedOut, heard + keep_alive));
+    }
+}
+
+#[test]
 fn an_idle_client_keeps_its_lease() {
     let mut pair = Pair::of_41(config_41(), Server::new(64)).ready();
     for _ in 0..10 {
         let before = pair.now;
         pair.wake().unwrap();
-        assert!(pair.now <= before + pair.mount.lease() / 2 + core::time::Duration::from_secs(1));
+        assert!(pair.now <= before + pair.mount.lease() / 2 + Duration::from_secs(1));
         let bytes = pair.mount.transmit().take_bytes();
         assert!(!bytes.is_empty(), "SEQUENCE alone");
         pair.connection.receive(pair.now, &bytes, &mut pair.server).unwrap();

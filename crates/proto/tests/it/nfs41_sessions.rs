@@ -112,6 +112,117 @@ fn an_io_that_is_lost_with_a_trunks_connection_is_done_on_the_other() {
     assert_eq!(server.started, vec![UnitOp::Read { offset: 8, len: 4, durable: false }; 2]);
 }
 
+fn write_to<'a>(handle: &'a [u8], session: SessionId, seqid: u32) -> [Operation<'a>; 3] {
+    let write = WriteHead { state: StateId::ANONYMOUS, offset: 8, stability: Stability::Unstable, len: 4 };
+    [sequence(session, seqid, false), Operation::PutFh(handle), Operation::Write(write)]
+}
+
+/// A record with the WRITE of four bytes.
+fn write_record(xid: u32, handle: &[u8], session: SessionId, seqid: u32) -> Vec<u8> {
+    let mut encoder = compound(xid, b"", &write_to(handle, session, seqid));
+    encoder.raw(b"late").end_record(0).to_vec()
+}
+
+/// The owner of the client of these tests, which has started again.
+struct Restarted {
+    connection: Connection,
+    client: u64,
+}
+
+impl Restarted {
+    fn new(server: &mut Server) -> Self {
+        let mut connection = connection();
+        let owner = config_41().owner;
+        let exchange = ExchangeArguments { verifier: [77; 8], owner: &owner, flags: 0, wants_protection: false };
+        let known = ask(&mut connection, server, 1, &[Operation::ExchangeId(exchange)]);
+        assert_eq!(status(&known), Ok(()));
+        let client = u64::from_be_bytes(known[COUNT_AT + 12..COUNT_AT + 20].try_into().unwrap());
+        Self { connection, client }
+    }
+
+    /// Asks for a session, which ends those of the former client.
+    fn create_session(&mut self, server: &mut Server) -> Result<(), Status> {
+        let channel = ChannelAttributes {
+            header_pad: 0,
+            max_request: 4096,
+            max_response: 4096,
+            max_response_cached: 0,
+            max_operations: 8,
+            max_requests: 1,
+        };
+        let (client, fore, back) = (self.client, channel.clone(), channel);
+        let asked = CreateSessionArguments { client, sequence: 1, flags: 0, fore, back, callback_program: 0 };
+        status(&ask(&mut self.connection, server, 2, &[Operation::CreateSession(asked)]))
+    }
+}
+
+#[test]
+fn a_client_that_comes_again_waits_for_what_its_former_self_has_under_way() {
+    let Pair { connection: mut former, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    server.queues = true;
+    give(&mut former, NOW, &write_record(2, &handle, session, 1), &mut server).unwrap();
+    let mut restarted = Restarted::new(&mut server);
+    assert_eq!(restarted.create_session(&mut server), Err(Status::Delay), "the slot is busy");
+    assert_eq!(status(&ask(&mut former, &mut server, 3, &[sequence(session, 2, false)])), Err(Status::BadSession));
+    for (id, result) in server.finish_queued() {
+        former.complete(NOW, id, result, &mut server);
+    }
+    let _ = Target::<Server>::transmit(&mut former).take_bytes();
+    assert_eq!(restarted.create_session(&mut server), Ok(()));
+}
+
+#[test]
+fn a_client_that_comes_again_waits_for_operations_that_outlive_their_connection() {
+    let Pair { connection: mut former, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    (server.queues, server.going_on) = (true, Some(Vec::new()));
+    give(&mut former, NOW, &write_record(2, &handle, session, 1), &mut server).unwrap();
+    former.disconnected(NOW, &mut server);
+    assert_eq!(server.aborted.len(), 1);
+    let mut restarted = Restarted::new(&mut server);
+    assert_eq!(restarted.create_session(&mut server), Err(Status::Delay));
+    server.going_on = None;
+    assert_eq!(restarted.create_session(&mut server), Ok(()));
+}
+
+#[test]
+fn a_write_whose_data_come_after_its_session_ended_is_not_executed() {
+    let Pair { connection: mut former, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    let record = write_record(2, &handle, session, 1);
+    let (begin, end) = record.split_at(record.len() - 2);
+    give(&mut former, NOW, begin, &mut server).unwrap();
+    assert_eq!(server.started.len(), 1, "its data are awaited");
+    let before = server.volume();
+    let mut restarted = Restarted::new(&mut server);
+    assert_eq!(restarted.create_session(&mut server), Ok(()), "it has changed nothing");
+    give(&mut former, NOW, end, &mut server).unwrap();
+    let answer = Target::<Server>::transmit(&mut former).take_bytes();
+    assert_eq!(status(&answer), Err(Status::BadSession));
+    assert_eq!((server.volume(), server.aborted.len()), (before, 1));
+}
+
+#[test]
+fn a_call_repeated_while_its_first_copy_goes_on_is_put_off() {
+    let Pair { connection: mut first, mut server, to_server, to_client, .. } = ready();
+    let (session, handle) = (session_of(&to_server), handle_of(&to_client));
+    (server.queues, server.going_on) = (true, Some(Vec::new()));
+    give(&mut first, NOW, &write_record(2, &handle, session, 1), &mut server).unwrap();
+    first.disconnected(NOW, &mut server);
+    server.queues = false;
+    let mut second = connection();
+    let bind = Operation::BindConnToSession { session, direction: 1, rdma: false };
+    assert_eq!(status(&ask(&mut second, &mut server, 3, &[bind])), Ok(()));
+    for (over, expected) in [(false, Err(Status::Delay)), (true, Ok(())), (true, Err(Status::RetryUncached))] {
+        if over {
+            server.going_on = None;
+        }
+        give(&mut second, NOW, &write_record(4, &handle, session, 1), &mut server).unwrap();
+        assert_eq!(status(&Target::<Server>::transmit(&mut second).take_bytes()), expected);
+    }
+}
+
 #[test]
 fn a_restarted_server_knows_neither_sessions_nor_what_was_open() {
     let Pair { mut server, to_server, .. } = ready();

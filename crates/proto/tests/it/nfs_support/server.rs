@@ -43,6 +43,8 @@ pub struct Server {
     /// All operations that were started.
     pub started: Vec<UnitOp>,
     pub aborted: Vec<IoId>,
+    /// Aborted operations go on until this is cleared.
+    pub going_on: Option<Vec<Ending>>,
     /// READ returns at most this many bytes.
     pub read_limit: Option<usize>,
     /// The files have holes.
@@ -67,6 +69,7 @@ impl Server {
             access: Some(ExportAccess { read_only: false, squash: Squash::None }),
             started: Vec::new(),
             aborted: Vec::new(),
+            going_on: None,
             read_limit: None,
             is_ordinary: true,
         }
@@ -168,7 +171,10 @@ impl Backend for Server {
         self.answer(id, Ok(None))
     }
 
-    fn abort(&mut self, id: IoId, _: Option<Ending>) {
+    fn abort(&mut self, id: IoId, ending: Option<Ending>) {
+        if let Some(going_on) = &mut self.going_on {
+            going_on.extend(ending);
+        }
         self.writes.remove(&id);
         self.queued.retain(|(queued, _)| *queued != id);
         self.aborted.push(id);
