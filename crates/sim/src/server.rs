@@ -194,13 +194,8 @@ impl Exporter {
             let burnt_ns = Rc::clone(burnt_ns);
             let burn = Rc::new(move |ns: u64| burnt_ns.set(burnt_ns.get() + ns));
             let server = Arc::clone(&self.server);
-            let node = ServerNode::new(
-                server,
-                thread,
-                &mut |volume| Rc::clone(&self.memories[volume]),
-                allocate,
-                Some(burn),
-            );
+            let node =
+                ServerNode::new(server, thread, &mut |volume| Rc::clone(&self.memories[volume]), allocate, Some(burn));
             Rc::new(RefCell::new(node))
         };
         self.burnt_ns.iter().zip(0..).map(node).collect()

@@ -12,7 +12,9 @@ use iotax_node::{
     server::{ExportOptions, Protocol},
 };
 use iotax_proto::Instant;
-use iotax_sim::{Exporter, HostId, Link, PipeId, Side, Store, Volume, Ways, World, add_load, connection_config};
+use iotax_sim::{
+    Disk, Exporter, HostId, Link, Media, PipeId, Side, Store, Volume, Ways, World, add_load, connection_config,
+};
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::NvmeTcp, Protocol::Iscsi];
 /// With and without portals that report their access.
@@ -63,10 +65,9 @@ impl Paths {
         let mut world = World::new(seed);
         let link = Link { latency: LATENCY, ..Link::default() };
         let links = [world.add_link(link.clone()), world.add_link(link)];
-        // An operation that takes as long as a round trip may still be under way when its connection is lost.
-        let delay = if seed & 1 == 0 { Duration::ZERO } else { 2 * LATENCY };
-        let delay_ns = delay.as_nanos() as u64;
-        let volume = Volume { size_bytes: SIZE, store: Store::Memory, delay_ns, burn_ns: 0 };
+        // What a slow disk has begun may go on for long after its connection is lost.
+        let store = if seed & 1 == 0 { Store::Memory } else { slow_disk(&mut world, seed) };
+        let volume = Volume { size_bytes: SIZE, store, delay_ns: 0, burn_ns: 0 };
         let addresses: Vec<_> = (0..PATHS).map(portal).collect();
         let described = [(addresses, volume)];
         let threads = 1 + (seed >> 1 & 1) as usize;
@@ -119,6 +120,12 @@ impl Paths {
         };
         (outcome, load.path_reports())
     }
+}
+
+fn slow_disk(world: &mut World, seed: u64) -> Store {
+    let mut media = Media::default();
+    (media.model.slow_chance, media.model.slow) = (30, Duration::from_secs(3));
+    Store::Disk { disk: world.add_disk(Disk::new(SIZE as usize, media, seed)), block_size: 512 }
 }
 
 fn each_portal_group() -> ExportOptions {
@@ -266,7 +273,7 @@ fn load_goes_over_the_paths_with_the_best_access_and_returns() {
     use Access::{Inaccessible, NonOptimized, Optimized};
     let policies = [PathPolicy::Fixed, PathPolicy::RoundRobin, PathPolicy::QueueDepth];
     for (protocol, policy) in PROTOCOLS.into_iter().flat_map(|protocol| policies.map(|policy| (protocol, policy))) {
-        let mut paths = Paths::new(protocol, 1, mixed(RUNTIME, 1), |connection| connection.policy = policy);
+        let mut paths = Paths::new(protocol, 2, mixed(RUNTIME, 2), |connection| connection.policy = policy);
         paths.begin();
         let both = policy != PathPolicy::Fixed;
         for (access, used) in [
