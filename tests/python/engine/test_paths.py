@@ -15,7 +15,8 @@ import pytest
 from engine_process import events, ready, started
 
 MIB = 1 << 20
-PROTOCOLS = ("iscsi", "nvme-tcp")
+WITH_ACCESS = ("iscsi", "nvme-tcp")
+PROTOCOLS = (*WITH_ACCESS, "nfs4.1")
 
 
 class Served:
@@ -202,7 +203,7 @@ def test_portal_groups_are_refused_where_they_have_no_meaning(
     assert said in told[-1]["message"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", WITH_ACCESS)
 def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path, protocol: str) -> None:
     with served(real_engine, portal_groups="each") as server:
         first, second = server.addresses(protocol)
@@ -229,7 +230,7 @@ def test_load_without_any_access_from_the_start_names_the_paths(real_engine: Pat
         assert f"the target gives no access over the path to {address}" in told[-1]["message"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", WITH_ACCESS)
 def test_load_leaves_a_path_that_becomes_inaccessible_and_returns(real_engine: Path, protocol: str) -> None:
     with served(real_engine, portal_groups="each") as server:
         first = server.addresses(protocol)[0]
@@ -257,7 +258,7 @@ def test_session_counts_the_work_of_each_path(real_engine: Path) -> None:
             {"id": each, "load": load(server.endpoint(each), 500_000_000, path_policy="round-robin")}
             for each in PROTOCOLS
         ]
-        document = {"loads": loads, "rounds": [[0, 1], [1, 0]], "settle_ns": 20_000_000, "slice_ns": 500_000_000}
+        document = {"loads": loads, "rounds": [[0, 1, 2], [2, 1, 0]], "settle_ns": 20_000_000, "slice_ns": 500_000_000}
         told = events(real_engine, document, "session")
     results = [each for each in told if each["event"] == "result"]
     assert [each["id"] for each in results] == [*PROTOCOLS]
