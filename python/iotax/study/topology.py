@@ -60,14 +60,14 @@ each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its
     link_delay: Duration = 0
     """One-way delay of each frame."""
     paths: Annotated[int, Field(ge=1, le=4)] = 1
-    """Links between the machines, each with its own address, portal or port; in loopback and, of iSCSI and \
-NVMe/TCP, in sim: portals of the server."""
+    """Links between the machines, each with its own address, portal or port; of nfs4.1, iscsi and nvme-tcp in \
+loopback and sim: portals of the server."""
     path_policy: PathPolicy | None = None
     """How I/O is spread over several paths. SCSI (dm-multipath): fixed, round-robin, queue-depth. NVMe: numa, \
 round-robin, queue-depth (Linux 6.11)."""
     path_retry: PathRetry = "when-safe"
     """When iotax's own initiators send the writes of a lost path again, in loopback and sim. when-safe: after a login \
-that ends the lost session (iSCSI), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, although the \
+that ends the lost session (iSCSI, NFSv4.1), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, although the \
 target may execute the first copy later and undo a newer write."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""

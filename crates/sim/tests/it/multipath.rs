@@ -124,7 +124,7 @@ impl Paths {
 
 fn slow_disk(world: &mut World, seed: u64) -> Store {
     let mut media = Media::default();
-    (media.model.slow_chance, media.model.slow) = (30, Duration::from_secs(3));
+    (media.model.slow_chance, media.model.slow) = (20, Duration::from_secs(3));
     Store::Disk { disk: world.add_disk(Disk::new(SIZE as usize, media, seed)), block_size: 512 }
 }
 
@@ -312,7 +312,8 @@ fn no_read_or_write_fails_and_none_is_undone_while_paths_come_and_go() {
             let (outcome, reports) = flapping((protocol, reports_access), seed, false);
             let measured = outcome.unwrap_or_else(|failure| panic!("{protocol:?} seed {seed}: {failure}"));
             assert_eq!((measured.read.errors, measured.write.errors), (0, 0), "{protocol:?} seed {seed}");
-            assert!(measured.read.ios > 100 && measured.write.ios > 100, "{protocol:?} seed {seed}");
+            // A slow disk does fewer.
+            assert!(measured.read.ios > 20 && measured.write.ios > 20, "{protocol:?} seed {seed}");
             lost += reports.iter().map(|report| report.counts.lost).sum::<u64>();
             losses += reports.iter().map(|report| report.losses).sum::<u64>();
         }
