@@ -67,8 +67,8 @@ loopback and sim: portals of the server."""
 round-robin, queue-depth (Linux 6.11)."""
     path_retry: PathRetry = "when-safe"
     """When iotax's own initiators send the writes of a lost path again, in loopback and sim. when-safe: after a login \
-that ends the lost session (iSCSI, NFSv4.1), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, although the \
-target may execute the first copy later and undo a newer write."""
+that ends the lost session (iSCSI, NFSv4.1), or after two keep-alive timeouts (NVMe). at-once: like Linux's NVMe, \
+although the target may execute the first copy later and undo a newer write."""
     nconnect: Annotated[int, Field(ge=1, le=16)] = 1
     """TCP connections of an NFS mount."""
     io_queues: Annotated[int, Field(ge=1, le=1024)] = 1

@@ -112,7 +112,7 @@ fn an_io_that_is_lost_with_a_trunks_connection_is_done_on_the_other() {
     assert_eq!(server.started, vec![UnitOp::Read { offset: 8, len: 4, durable: false }; 2]);
 }
 
-fn write_to<'a>(handle: &'a [u8], session: SessionId, seqid: u32) -> [Operation<'a>; 3] {
+fn write_to(handle: &[u8], session: SessionId, seqid: u32) -> [Operation<'_>; 3] {
     let write = WriteHead { state: StateId::ANONYMOUS, offset: 8, stability: Stability::Unstable, len: 4 };
     [sequence(session, seqid, false), Operation::PutFh(handle), Operation::Write(write)]
 }
@@ -150,7 +150,7 @@ impl Restarted {
             max_operations: 8,
             max_requests: 1,
         };
-        let (client, fore, back) = (self.client, channel.clone(), channel);
+        let (client, fore, back) = (self.client, channel, channel);
         let asked = CreateSessionArguments { client, sequence: 1, flags: 0, fore, back, callback_program: 0 };
         status(&ask(&mut self.connection, server, 2, &[Operation::CreateSession(asked)]))
     }

@@ -105,7 +105,7 @@ impl Definition for Nfs41 {
             ("lease_seconds", client.lease().as_secs()),
         ];
         let negotiated = negotiated.map(|(name, value)| (name, value.to_string())).to_vec();
-        let server: String = client.server().iter().map(|byte| format!("{byte:02x}")).collect();
+        let server = client.server().escape_ascii().to_string();
         Facts { identity: vec![("server", server)], negotiated }
     }
 

@@ -420,7 +420,7 @@ impl Clients {
     fn has_ended(&self, owner: &[u8]) -> bool {
         let Some((former, _)) = self.of_owner(owner, true) else { return true };
         let sessions = self.sessions.values().filter(|kept| kept.session.client == former);
-        sessions.fold(true, |all, kept| kept.session.end_all() && all)
+        sessions.filter(|kept| !kept.session.end_all()).count() == 0
     }
 
     pub fn session(&self, id: &SessionId) -> Option<&Arc<Session>> {
