@@ -10,7 +10,7 @@ use alloc::{
 use core::{
     sync::atomic::{
         AtomicU8, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+        Ordering::{Relaxed, Release, SeqCst},
     },
     time::Duration,
 };
@@ -146,11 +146,13 @@ impl Session {
         if self.is_gone() {
             return Err(Status::BadSession);
         }
-        if !self.ending.is_over() {
-            return Err(Status::Delay);
+        // First, so that what another thread aborts from now on is noted again.
+        self.state.fetch_and(!ABORTED, SeqCst);
+        if self.ending.is_over() {
+            return Ok(());
         }
-        self.state.fetch_and(!ABORTED, Relaxed);
-        Ok(())
+        self.state.fetch_or(ABORTED, SeqCst);
+        Err(Status::Delay)
     }
 
     /// Notes that the data of a slot's WRITE are still arriving. It has changed nothing yet.
@@ -166,8 +168,9 @@ impl Session {
 
     /// What operations of requests that ended with their connection hold until they are over.
     pub fn ending(&self) -> Ending {
+        let ending = self.ending.clone();
         self.state.fetch_or(ABORTED, SeqCst);
-        self.ending.clone()
+        ending
     }
 
     /// Ends the session. Returns whether all its operations are over; if not, it must be asked again.
@@ -190,7 +193,8 @@ impl Session {
 
     #[inline]
     fn set(&self, slot: u32, seqid: u32, phase: u64) {
-        self.slots[slot as usize].store(u64::from(seqid) << PHASE_BITS | phase, Relaxed);
+        // Whoever sees that the request is over sees its effects, too.
+        self.slots[slot as usize].store(u64::from(seqid) << PHASE_BITS | phase, Release);
     }
 
     pub fn highest_slot(&self) -> u32 {

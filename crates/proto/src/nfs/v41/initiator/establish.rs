@@ -369,6 +369,8 @@ impl Client {
         if fore.max_requests > self.config.depth as u32 + 1 {
             return Err(misbehaved!("RFC 8881 §18.36: more slots than were asked for"));
         }
+        // If the server granted more than one.
+        self.kept_slots = usize::from(self.config.keep_alive.is_some() && fore.max_requests > 1);
         self.channel = fore;
         self.slots = Slots::new(session, fore.max_requests);
         Ok(())
@@ -385,7 +387,7 @@ impl Client {
         if let Some(to) = self.config.create.filter(|wanted| *wanted > size) {
             return Ok(Step::Grow { to });
         }
-        self.lease = Duration::from_secs(u64::from(lease.max(1)));
+        self.follow_lease(Duration::from_secs(u64::from(lease.max(1))));
         let longest = [max_read, max_write].into_iter().flatten().fold(u64::from(MAX_IO_BYTES), u64::min);
         let channel = self.channel.max_request.min(self.channel.max_response).saturating_sub(AROUND_DATA);
         self.geometry.max_io_bytes = channel.min(longest as u32);
@@ -544,7 +546,7 @@ impl Client {
         let count = operations.len() as u32 + u32::from(in_session);
         CompoundHead { tag: b"", minor: MINOR_VERSION, operations: count }.encode(encoder);
         if in_session {
-            let slot = slot.expect("no I/O is under way while something else is asked for");
+            let slot = slot.expect("a slot is free for it");
             Operation::Sequence(self.slots.arguments(slot)).encode(encoder);
         }
         for operation in operations {

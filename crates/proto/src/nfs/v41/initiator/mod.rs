@@ -92,6 +92,11 @@ pub struct Client {
     slots: Slots,
     channel: ChannelAttributes,
     lease: Duration,
+    /// Silence after which a SEQUENCE asks for a sign of life, and the time for its answer.
+    ping_after: Duration,
+    answer_within: Duration,
+    /// Slots that stay free for it.
+    kept_slots: usize,
     state: Option<StateId>,
     handle: Vec<u8>,
     geometry: Geometry,
@@ -122,6 +127,9 @@ impl Client {
             slots: Slots::default(),
             channel: ChannelAttributes::default(),
             lease: config.timeout,
+            ping_after: config.timeout,
+            answer_within: config.keep_alive.map_or(config.timeout, |keep_alive| keep_alive / 2),
+            kept_slots: 0,
             state: None,
             handle: Vec::new(),
             geometry: Geometry { size_bytes: 0, block_size: 1, max_io_bytes: 0, read_only: false },
@@ -162,23 +170,25 @@ impl Client {
         matches!(self.step, Step::Ready | Step::Draining)
     }
 
-    /// When to send the next SEQUENCE: after half of the lease at the latest, so that one may be lost. `None` while
-    /// something else shows whether the server is alive.
+    /// When to send the next SEQUENCE. `None` while something else shows whether the server is alive.
     fn ping_at(&self) -> Option<Instant> {
-        let lease = (self.lease / 2).min(self.config.timeout);
-        let after = match self.config.keep_alive {
-            Some(keep_alive) => (keep_alive / 2).min(lease),
-            None if self.calls.is_idle() => lease,
-            None => return None,
-        };
+        if self.config.keep_alive.is_none() && !self.calls.is_idle() {
+            return None;
+        }
         let can_ping = self.is_ready() && !self.calls.pinging && self.slots.free() > 0;
-        can_ping.then_some(self.calls.last_progress + after)
+        can_ping.then_some(self.calls.last_progress + self.ping_after)
     }
 
     /// When an answer is too late.
     fn limit(&self) -> Instant {
-        let pinged = self.config.keep_alive.filter(|_| self.calls.pinging);
-        self.calls.last_progress + pinged.map_or(self.config.timeout, |keep_alive| keep_alive / 2)
+        self.calls.last_progress + if self.calls.pinging { self.answer_within } else { self.config.timeout }
+    }
+
+    /// After half of the lease at the latest, so that one may be lost.
+    fn follow_lease(&mut self, lease: Duration) {
+        self.lease = lease;
+        let asks = [Some(lease), self.config.keep_alive].into_iter().flatten().map(|time| time / 2);
+        self.ping_after = asks.fold(self.config.timeout, Duration::min);
     }
 }
 
@@ -189,9 +199,10 @@ impl Initiator for Client {
     }
 
     fn credits(&self) -> usize {
-        // One slot stays free for signs of life, if the server granted more than one.
-        let kept = usize::from(self.config.keep_alive.is_some() && self.channel.max_requests > 1);
-        if self.is_ready() { self.calls.credits().min(self.slots.free().saturating_sub(kept)) } else { 0 }
+        if !self.is_ready() {
+            return 0;
+        }
+        self.calls.credits().min(self.slots.free().saturating_sub(self.kept_slots))
     }
 
     fn submit(&mut self, now: Instant, tag: Tag, io: Io) -> Result<(), Misuse> {
@@ -206,9 +217,10 @@ impl Initiator for Client {
         if self.calls.has_unsupported() {
             return Some(self.calls.last_progress);
         }
-        let silence = self.awaits_something().then(|| self.limit());
+        // A question comes before what it may show to be too late.
+        let silence = self.ping_at().or_else(|| self.awaits_something().then(|| self.limit()));
         let again = if self.has_file() { self.calls.again_at() } else { None };
-        [silence, self.ping_at(), again, self.step_again_at].into_iter().flatten().min()
+        [silence, again, self.step_again_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
