@@ -211,7 +211,7 @@ fn wrong_body(pool: &Pool, body: Body, begin: usize, found: &[u8], at: u64) -> W
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

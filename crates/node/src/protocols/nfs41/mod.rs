@@ -24,6 +24,7 @@ use crate::{
         AfterLoss, Direct, Facts,
         link::Control,
         settings::{Settings, Workers},
+        verify::hex,
     },
     server::{ServerBackend, ServerConfig},
 };
@@ -105,8 +106,7 @@ impl Definition for Nfs41 {
             ("lease_seconds", client.lease().as_secs()),
         ];
         let negotiated = negotiated.map(|(name, value)| (name, value.to_string())).to_vec();
-        let server = client.server().escape_ascii().to_string();
-        Facts { identity: vec![("server", server)], negotiated }
+        Facts { identity: vec![("server", hex(client.server()))], negotiated }
     }
 
     type Target = Connection;
