@@ -123,6 +123,31 @@ fn write_record(xid: u32, handle: &[u8], session: SessionId, seqid: u32) -> Vec<
     encoder.raw(b"late").end_record(0).to_vec()
 }
 
+/// EXCHANGE_ID over a connection. Returns the client's ID.
+fn exchange(connection: &mut Connection, server: &mut Server, owner: &[u8]) -> u64 {
+    let exchange = ExchangeArguments { verifier: [77; 8], owner, flags: 0, wants_protection: false };
+    let known = ask(connection, server, 1, &[Operation::ExchangeId(exchange)]);
+    assert_eq!(status(&known), Ok(()));
+    u64::from_be_bytes(known[COUNT_AT + 12..COUNT_AT + 20].try_into().unwrap())
+}
+
+/// The first CREATE_SESSION of a client, over a connection.
+fn create_session(now: Instant, connection: &mut Connection, server: &mut Server, client: u64) -> Result<(), Status> {
+    let channel = ChannelAttributes {
+        header_pad: 0,
+        max_request: 4096,
+        max_response: 4096,
+        max_response_cached: 0,
+        max_operations: 8,
+        max_requests: 1,
+    };
+    let (fore, back) = (channel, channel);
+    let asked = CreateSessionArguments { client, sequence: 1, flags: 0, fore, back, callback_program: 0 };
+    let bytes = compound(2, b"", &[Operation::CreateSession(asked)]).end_record(0).to_vec();
+    give(connection, now, &bytes, server).unwrap();
+    status(&Target::<Server>::transmit(connection).take_bytes())
+}
+
 /// The owner of the client of these tests, which has started again.
 struct Restarted {
     connection: Connection,
@@ -132,27 +157,13 @@ struct Restarted {
 impl Restarted {
     fn new(server: &mut Server) -> Self {
         let mut connection = connection();
-        let owner = config_41().owner;
-        let exchange = ExchangeArguments { verifier: [77; 8], owner: &owner, flags: 0, wants_protection: false };
-        let known = ask(&mut connection, server, 1, &[Operation::ExchangeId(exchange)]);
-        assert_eq!(status(&known), Ok(()));
-        let client = u64::from_be_bytes(known[COUNT_AT + 12..COUNT_AT + 20].try_into().unwrap());
+        let client = exchange(&mut connection, server, &config_41().owner);
         Self { connection, client }
     }
 
     /// Asks for a session, which ends those of the former client.
     fn create_session(&mut self, server: &mut Server) -> Result<(), Status> {
-        let channel = ChannelAttributes {
-            header_pad: 0,
-            max_request: 4096,
-            max_response: 4096,
-            max_response_cached: 0,
-            max_operations: 8,
-            max_requests: 1,
-        };
-        let (client, fore, back) = (self.client, channel, channel);
-        let asked = CreateSessionArguments { client, sequence: 1, flags: 0, fore, back, callback_program: 0 };
-        status(&ask(&mut self.connection, server, 2, &[Operation::CreateSession(asked)]))
+        create_session(NOW, &mut self.connection, server, self.client)
     }
 }
 
@@ -255,24 +266,10 @@ fn a_restarted_server_knows_neither_sessions_nor_what_was_open() {
 fn a_client_that_is_not_confirmed_within_a_lease_is_forgotten() {
     let Pair { mut server, .. } = ready();
     let mut connection = connection();
-    let exchange = ExchangeArguments { verifier: [1; 8], owner: b"late", flags: 0, wants_protection: false };
-    let known = ask(&mut connection, &mut server, 1, &[Operation::ExchangeId(exchange)]);
-    let client = u64::from_be_bytes(known[COUNT_AT + 12..COUNT_AT + 20].try_into().unwrap());
-    let channel = ChannelAttributes {
-        header_pad: 0,
-        max_request: 4096,
-        max_response: 4096,
-        max_response_cached: 0,
-        max_operations: 8,
-        max_requests: 1,
-    };
-    let asked =
-        CreateSessionArguments { client, sequence: 1, flags: 0, fore: channel, back: channel, callback_program: 0 };
-    let bytes = compound(2, b"", &[Operation::CreateSession(asked)]).end_record(0).to_vec();
+    let client = exchange(&mut connection, &mut server, b"late");
     let late = Instant(91_000_000_000);
-    give(&mut connection, late, &bytes, &mut server).unwrap();
-    let answer = Target::<Server>::transmit(&mut connection).take_bytes();
-    assert_eq!(status(&answer), Err(Status::StaleClientId));
+    let answer = create_session(late, &mut connection, &mut server, client);
+    assert_eq!(answer, Err(Status::StaleClientId));
 }
 
 /// Ends a session without the knowledge of its client.

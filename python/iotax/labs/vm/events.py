@@ -14,7 +14,7 @@ from iotax.engine import EngineError
 from iotax.labs.base import Outcome, TrialFailed
 from iotax.labs.events import Act, Flapping, Performer, Together, performed, together
 from iotax.labs.hosts.clock import Ours
-from iotax.labs.vm.guests import Guest, Guests
+from iotax.labs.vm.guests import STEP_S, Guest, Guests
 from iotax.labs.vm.qmp import QmpError, QmpLost
 from iotax.labs.vm.turns import offsets
 from iotax.places.waiting import wait_for
@@ -23,6 +23,8 @@ from iotax.study.events import Action, Happening
 from iotax.trial import Window
 
 _COMMAND_S = 20.0
+_SCRIPT_S = 90
+"""Time in which a script of a busy guest must have begun or ended an event."""
 _TC = "/usr/sbin/tc"
 _PACKETS_MAX = 100_000
 """In the queue of a network that is slow, so that it loses none."""
@@ -102,7 +104,7 @@ def _act(action: Action, guests: Guests, step: str, said: str) -> Act:
     """`said`: the begin of the names of files for what scripts in guests say."""
     if action.kill is not None:
         begin = f"{step} target_dies && echo killed >{_KILLED}"
-        end = f"until_true {_COMMAND_S:.0f} test -e {_KILLED} && {step} target_up && rm {_KILLED}"
+        end = f"until_true {_SCRIPT_S} test -e {_KILLED} && {step} target_up && rm {_KILLED}"
         return Scripted([guests["storage"]], (begin, end), f"cat {_KILLED} 2>/dev/null || true", "killed", said)
     if not action.path:
         return _Told([guests["storage"]], ("stop", {}), ("cont", {}))
@@ -164,8 +166,9 @@ class Scripted:
         """Why it did not happen each time, or was not undone; empty if it did. Raises VmFault if a guest is lost."""
         for guest in self.guests:
             is_over = f"[ $(grep -c ^{_AT.strip()} {self._said}) -ge {2 * self._begun} ]"
-            waited = f"until_true {_COMMAND_S:.0f} sh -c '{is_over}'"
-            lines = guest.run(f"{waited}; cat {self._said}; rm -f {self._said}; {self._show}")
+            waited = f"until_true {_SCRIPT_S} sh -c '{is_over}'"
+            told = f"{waited}; cat {self._said}; rm -f {self._said}; {self._show}"
+            lines = guest.run(told, timeout_s=_SCRIPT_S + STEP_S)
             said = "\n".join(line for line in lines if not line.startswith(_AT))
             self._times_ns[guest.name] = [_unix_ns(line) for line in lines if line.startswith(_AT)]
             if said.count(self._mark) != self._begun:
