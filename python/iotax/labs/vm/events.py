@@ -24,7 +24,7 @@ from iotax.trial import Window
 
 _COMMAND_S = 20.0
 _SCRIPT_S = 90
-"""Time in which a script of a busy guest must have begun or ended an event."""
+"""Time that a script of a busy guest has to begin or to end an event."""
 _TC = "/usr/sbin/tc"
 _PACKETS_MAX = 100_000
 """In the queue of a network that is slow, so that it loses none."""
