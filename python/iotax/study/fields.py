@@ -187,6 +187,7 @@ Release: TypeAlias = Annotated[
 ]
 """A release of a distribution's kernel, a commit of a kernel's source, or the folder of a kernel."""
 Aio: TypeAlias = Literal["native", "threads", "io_uring"]
+DiskCache: TypeAlias = Literal["none", "writeback", "writethrough"]
 Attach: TypeAlias = Literal["guest", "vduse", "virtio-blk", "virtio-scsi", "pvscsi", "nvme"]
 PathsTo: TypeAlias = Literal["owner", "partner", "both"]
 PathRetry: TypeAlias = Literal["when-safe", "at-once"]

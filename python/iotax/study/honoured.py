@@ -236,6 +236,8 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "queue_depth": Row(loopback=_DISKS, vm=_DISKS, harmless=(None,)),
         "attach": _VIRTUAL_DISK,
         "aio": _VIRTUAL_DISK,
+        "disk_cache": _VIRTUAL_DISK,
+        "disk_queues": replace(_VIRTUAL_DISK, harmless=(None,)),
         "iothread": replace(_VIRTUAL_DISK, harmless=(False,)),
         "target": Row(
             loopback="the loopback lab serves with iotax; name the endpoint of another server under protocol",

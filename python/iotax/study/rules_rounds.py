@@ -83,7 +83,7 @@ def _rounds_of_guests(study: Study, vm: Vm) -> Iterator[tuple[Place, str]]:
             "`guests: 1`, or `clock: host`",
         )
 
-    apart = {"paths", "attach", "aio", "iothread", "target"}
+    apart = {"paths", "attach", "aio", "disk_cache", "disk_queues", "iothread", "target"}
     for name in (*(each for each in Topology.model_fields if each not in apart), *_DIGESTS, "size"):
         if len(levels := _at_once(study, name)) > 1:
             reason = _NOT_AT_ONCE.get(name, "every path is connected alike")

@@ -14,6 +14,7 @@ from iotax.study.fields import (
     Aio,
     Attach,
     BitRate,
+    DiskCache,
     Duration,
     Encryption,
     PathPolicy,
@@ -37,6 +38,8 @@ _USUAL = {
     "reconnect_delay": None,
     "timeo": None,
     "aio": "native",
+    "disk_cache": "none",
+    "disk_queues": None,
     "iothread": False,
 }
 _MTU = Annotated[int, Field(ge=576, le=9216)]
@@ -82,6 +85,12 @@ Other values: the hypervisor, which gives the guest a disk behind this controlle
     aio: Aio = "native"
     """How QEMU's block layer does the I/O of a virtual disk above a kernel's initiator (`attach: vduse`): Linux AIO \
 (native), worker threads, or io_uring."""
+    disk_cache: DiskCache = "none"
+    """Page cache between QEMU's block layer and that disk (`attach: vduse`). writeback: an acknowledged write may be \
+only there. writethrough: each write is flushed to the target."""
+    disk_queues: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Queues of a virtual disk: with `attach:` vduse, virtio-blk, virtio-scsi or nvme. Linux uses at most one per \
+processor: `lab: {vm: {cpus: 4}}`. Default: QEMU's."""
     iothread: bool = False
     """Whether QEMU serves a datastore's disk in a thread of its own, instead of in its main loop: with `attach:` \
 virtio-blk or virtio-scsi."""
@@ -207,10 +216,10 @@ def refused(
         yield from _refused_clients(protocol, topology, guests, clients)
     yield from _refused_target_kernel(protocol, topology, guests)
     if topology.by_hypervisor:
-        yield from _refused_virtual_disk(topology)
+        yield from _refused_virtual_disk(topology, cpus)
         yield from _refused_datastore(topology)
         return
-    yield from _refused_virtual_disk(topology)
+    yield from _refused_virtual_disk(topology, cpus)
     if topology.attach == "vduse" and protocol == "local":
         yield "attach", "local I/O has no initiator above which a virtual disk could stand"
     yield from _refused_target(protocol, topology)
@@ -371,17 +380,31 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
 
 _NO_DISK = "there is no virtual disk"
 _WITH_IOTHREAD = ("virtio-blk", "virtio-scsi")
-OF_A_DATASTORE = ("attach", "iothread", "target", "kernel", "target_kernel")
+_WITH_QUEUES = ("vduse", "virtio-blk", "virtio-scsi", "nvme")
+OF_A_DATASTORE = ("attach", "disk_queues", "iothread", "target", "kernel", "target_kernel")
 """What a disk that the hypervisor attaches can have."""
 
 
-def _refused_virtual_disk(topology: Topology) -> Iterator[tuple[str, str]]:
+def _refused_virtual_disk(topology: Topology, cpus: int) -> Iterator[tuple[str, str]]:
     if topology.iothread and topology.attach not in _WITH_IOTHREAD:
         reason = _NO_DISK if topology.attach == "guest" else f"QEMU's {topology.attach} has none"
         yield "iothread", f"{reason}; say `attach: {' or '.join(_WITH_IOTHREAD)}`"
     if topology.aio != Topology().aio and topology.attach != "vduse":
         reason = "QEMU's own initiators use sockets" if topology.by_hypervisor else _NO_DISK
         yield "aio", f"{reason}; say `attach: vduse`"
+    if topology.disk_cache != Topology().disk_cache:
+        if topology.attach != "vduse":
+            reason = "QEMU's own initiators have no page cache" if topology.by_hypervisor else _NO_DISK
+            yield "disk_cache", f"{reason}; say `attach: vduse`"
+        elif topology.aio == "native":
+            yield "disk_cache", "QEMU does Linux AIO only without the page cache; say `aio: threads` or `aio: io_uring`"
+    if topology.disk_queues:
+        if topology.attach not in _WITH_QUEUES:
+            reason = _NO_DISK if topology.attach == "guest" else f"QEMU's {topology.attach} has one"
+            yield "disk_queues", f"{reason}; say `attach: {' or '.join(_WITH_QUEUES)}`"
+        elif topology.disk_queues > cpus:
+            reason = "Linux uses at most one queue of a disk per processor"
+            yield "disk_queues", f"{reason}; say `lab: {{vm: {{cpus: {topology.disk_queues}}}}}`"
 
 
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
@@ -389,7 +412,7 @@ def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     if topology.target != "kernel":
         yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name not in (*OF_A_DATASTORE, "aio") and getattr(topology, name) != getattr(default, name):
+        if name not in (*OF_A_DATASTORE, "aio", "disk_cache") and getattr(topology, name) != getattr(default, name):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
 
 

@@ -47,7 +47,8 @@ block_size, read, random, shared, outstanding, workers, threads, clients, workin
 durable, fsync, rate_iops, arrivals, backlog, generator, size, media, fill, delay, burn, volumes, servers, service, \
 distribution, p99, collect, collect_every, seek, rpm, cache, destage, parity, raid_group, initiator, header_digest, \
 data_digest, polling, chap, dhchap, uid, gid, mtu, link_rate, link_delay, paths, path_policy, path_retry, \
-nconnect, io_queues, queue_depth, attach, aio, iothread, target, kernel, target_kernel, encryption, keep_alive, \
+nconnect, io_queues, queue_depth, attach, aio, disk_cache, disk_queues, iothread, target, \
+kernel, target_kernel, encryption, keep_alive, \
 replacement_timeout, reconnect_delay, timeo, costs, vms, luns, adapter_depth, credits, loss, \
 port_buffer, coalesce, switches, trunk_rate, trunk_credits, paths_to, interconnect_rate, interconnect_delay, \
 interconnect_cpu, takeover

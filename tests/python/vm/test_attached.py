@@ -133,6 +133,41 @@ def test_a_virtual_disk_is_served_in_the_way_and_the_thread_that_a_study_says(tm
     assert machines_of(tmp_path) == []
 
 
+QUEUES = """\
+name: queues
+question: Has a virtual disk the queues and the cache that were asked for?
+lab: {vm: {accelerator: tcg, cpus: 2}}
+volume: {size: 4MiB, refill: trial}
+factors:
+  protocol:
+    writeback: {protocol: nvme-tcp, attach: vduse, aio: threads, disk_cache: writeback, disk_queues: 2}
+    writethrough: {protocol: nfs3, attach: vduse, aio: io_uring, disk_cache: writethrough, disk_queues: 1}
+    virtio-blk: {protocol: iscsi, attach: virtio-blk, disk_queues: 2}
+    virtio-scsi: {protocol: iscsi, attach: virtio-scsi, disk_queues: 1, iothread: true}
+    nvme: {protocol: iscsi, attach: nvme, disk_queues: 2}
+load: {read: 75%, outstanding: 4, warmup: 200ms, runtime: 600ms}
+design: {replicates: 1}
+baseline: {protocol: virtio-blk}
+"""
+
+
+def test_a_virtual_disk_has_the_queues_and_the_cache_that_a_study_says(tmp_path: Path, engine: Path) -> None:
+    with start(tmp_path, engine, QUEUES) as running:
+        said = running.communicate(timeout=1100)[0]
+    with Notebook(tmp_path / "kernels.iotax") as notebook:
+        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
+    assert all(each.result is not None and is_verified(each.result) for each in attempts.values()), said
+    found = {name: each.connected.found for name, each in attempts.items() if each.connected}
+    assert {name: each.get("disk_queues") for name, each in found.items()} == {
+        "writeback": "2",
+        "writethrough": "1",
+        "virtio-blk": "2",
+        "virtio-scsi": "1",
+        "nvme": "2",
+    }
+    assert [found[name]["disk_cache"] for name in ("writeback", "writethrough")] == ["writeback", "writethrough"]
+
+
 FIBRE_CHANNEL = {each: each for each in ("fcp", "fcp-loop", "fc-nvme")}
 FILES = {each: each for each in ("nfs3", "nfs4.1")}
 RDMA = {each: each for each in ("iser", "nvme-rdma")}

@@ -82,6 +82,14 @@ def test_what_can_be_attached_has_no_obstacle(asked: Settings) -> None:
             "iothread: QEMU's vduse has none; say `attach: virtio-blk or virtio-scsi`",
         ),
         ({"attach": "vduse", "aio": "threads"}, ""),
+        ({"attach": "vduse", "aio": "io_uring", "disk_cache": "writeback"}, ""),
+        ({"attach": "vduse", "disk_cache": "writeback"}, "disk_cache: QEMU does Linux AIO only without the page cache"),
+        ({"attach": "nvme", "disk_cache": "writethrough"}, "disk_cache: QEMU's own initiators have no page cache"),
+        ({"attach": "guest", "disk_cache": "writeback"}, "disk_cache: there is no virtual disk"),
+        ({"attach": "nvme", "disk_queues": 1}, ""),
+        ({"attach": "nvme", "disk_queues": 2}, "disk_queues: Linux uses at most one queue of a disk per processor"),
+        ({"attach": "pvscsi", "disk_queues": 1}, "disk_queues: QEMU's pvscsi has one"),
+        ({"attach": "guest", "disk_queues": 1}, "disk_queues: there is no virtual disk"),
     ],
 )
 def test_only_a_virtual_disk_that_can_have_it_is_served_in_another_way(topology: dict[str, Any], reason: str) -> None:

@@ -19,6 +19,7 @@ from iotax.labs.vm import recipe
 from iotax.labs.vm.fault import VmFault
 from iotax.labs.vm.guests import Guest, Guests, Role, StepFailed
 from iotax.labs.vm.qmp import QmpError, QmpLost
+from iotax.labs.vm.topology import facts_of
 from iotax.study import Settings
 from iotax.study.model import Topology
 from iotax.study.topology import OF_A_DATASTORE
@@ -57,18 +58,19 @@ _NO_DRIVER = {
 
 @dataclass(frozen=True)
 class _Disk:
-    """QEMU's devices of a controller and its disk, and the disk's name in the guest."""
+    """QEMU's devices of a controller and its disk, the disk's name in the guest, and the property for its queues."""
 
     controller: str
     disk: str
     pattern: str
+    queues: str = ""
 
 
 _DISKS = {
-    "virtio-blk": _Disk("", "virtio-blk-pci", "/dev/vd?"),
-    "virtio-scsi": _Disk("virtio-scsi-pci", "scsi-hd", "/dev/sd?"),
+    "virtio-blk": _Disk("", "virtio-blk-pci", "/dev/vd?", "num-queues"),
+    "virtio-scsi": _Disk("virtio-scsi-pci", "scsi-hd", "/dev/sd?", "num_queues"),
     "pvscsi": _Disk("pvscsi", "scsi-hd", "/dev/sd?"),
-    "nvme": _Disk("", "nvme", "/dev/nvme?n1"),
+    "nvme": _Disk("", "nvme", "/dev/nvme?n1", "max_ioqpairs"),
 }
 
 
@@ -141,8 +143,8 @@ class Datastore:
         self._plugged: list[str] = []
         self._opened = self._has_thread = False
 
-    def attach(self, settings: Settings) -> str:
-        """The disk's path in the guest; the target is up. Raises VmFault and StepFailed."""
+    def attach(self, settings: Settings, environment: str) -> tuple[str, dict[str, str]]:
+        """The disk's path in the guest, and facts of it; the target is up. Raises VmFault and StepFailed."""
         controller = settings.topology.attach
         guest, disk = self._guests["initiator"], _DISKS[controller]
         port = self._forward(settings)
@@ -152,15 +154,16 @@ class Datastore:
         if settings.topology.iothread:
             self._command("initiator", "object-add", {"qom-type": "iothread", "id": "thread"})
             self._has_thread, thread = True, {"iothread": "thread"}
+        own = thread | ({disk.queues: settings.topology.disk_queues} if settings.topology.disk_queues else {})
         if disk.controller:
-            self._plug({"driver": disk.controller, "id": "controller"} | thread)
+            self._plug({"driver": disk.controller, "id": "controller"} | own)
             self._plug({"driver": disk.disk, "id": "disk", "drive": "volume", "bus": "controller.0"})
         else:
             serial = {"serial": "iotax"} if disk.disk == "nvme" else {}
-            self._plug({"driver": disk.disk, "id": "disk", "drive": "volume"} | serial | thread)
+            self._plug({"driver": disk.disk, "id": "disk", "drive": "volume"} | serial | own)
         modules = " ".join(recipe.CONTROLLERS[controller].modules)
-        said = guest.run(f". /lab/controllers.sh; disk_up '{modules}' '{disk.pattern}'")
-        return said[-1].removeprefix("DEVICE=")
+        said = guest.run(f"{environment}. /lab/controllers.sh; disk_up '{modules}' '{disk.pattern}'")
+        return next(line.removeprefix("DEVICE=") for line in said if line.startswith("DEVICE=")), facts_of(said)
 
     def detach(self) -> None:
         """Takes the disk from the running guest. Raises VmFault and StepFailed."""

@@ -306,6 +306,10 @@ class VmLab(Lab):
         if self._study.events:
             # What an earlier run's event left behind is not this one's to bear.
             self._disconnect(progress)
+        cached = self._up is not None and settings.topology.disk_cache != "none"
+        if cached and self._restore_due(trial, settings):
+            # What the page cache still holds must not reach the restored volume.
+            self._disconnect(progress)
         connected = self._connect(settings, progress)
         self._restore(trial, settings, progress)
         before = self._modelled(settings)
@@ -516,8 +520,9 @@ class VmLab(Lab):
         guests[self._target_guest(protocol)].run(f"{environment}step {protocol} target_up")
         self._model_filled = None
         if settings.topology.by_hypervisor:
-            path = self._datastore_of(guests).attach(settings)
-            return _Connected(protocol, environment, (path,), datastore=True), []
+            path, facts = self._datastore_of(guests).attach(settings, environment)
+            wrong = topology.mismatches(settings, facts, topology.OF_A_DISK)
+            return _Connected(protocol, environment, (path,), datastore=True, facts=facts), wrong
         served = guests[self._target_guest(protocol)].run(f"{environment}target_facts {protocol}")
         initiators = guests.initiators[: settings.load.clients or 1]
         paths, daemons, facts, wrong = [], [], {}, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ def environment(settings: Settings, guests: int) -> str:
         f"TIMEO={'' if topology.timeo is None else topology.timeo // 100_000_000}",  # in tenths of a second
         f"ATTACH={topology.attach if topology.attach != 'guest' else ''}",
         f"AIO={topology.aio}",
+        f"DISK_CACHE={topology.disk_cache}",
+        f"DISK_QUEUES={topology.disk_queues or ''}",
         f"IOTHREAD={1 if topology.iothread else ''}",  # no script reads it, but another value is another path
         f"SERVER={kind_of(topology.target) if topology.target != 'kernel' else ''}",
         f"SERVER_PROGRAM={own_target(Path(topology.target)) if '/' in topology.target else ''}",
@@ -88,8 +90,13 @@ _QEMUS = ("attach", "iothread")
 """What no kernel reports: QEMU refuses what it cannot do."""
 
 
-def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
-    """What was asked for and the guests' kernels do not have. A default that they do not report does not matter."""
+OF_A_DISK = ("disk_queues",)
+"""What a guest sees of a disk that the hypervisor attaches."""
+
+
+def mismatches(settings: Settings, facts: dict[str, str], only: Collection[str] | None = None) -> list[str]:
+    """What was asked for and the guests' kernels do not have. A default that they do not report does not matter.
+    `only`: the names that count; all, when not given."""
     asked = {name: getattr(settings.topology, name) for name in Topology.model_fields if name not in _QEMUS}
     asked["target"] = kind_of(settings.topology.target)
     asked |= {name: getattr(settings.connection, name) for name in _DIGESTS}
@@ -100,7 +107,9 @@ def mismatches(settings: Settings, facts: dict[str, str]) -> list[str]:
         f"{name} is {facts.get(name, 'not to be found')}{_read(name, facts)} {_SEEN.get(name, 'in the initiator')}, "
         f"{format_level(name, value)} was asked for"
         for name, value in asked.items()
-        if (name in facts or value != default.get(name, False)) and not _same(name, value, facts.get(name, ""))
+        if (only is None or name in only)
+        and (name in facts or value != default.get(name, False))
+        and not _same(name, value, facts.get(name, ""))
     ]
 
 

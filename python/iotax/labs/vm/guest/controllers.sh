@@ -1,12 +1,23 @@
 # The guest's side of a datastore: the hypervisor is the initiator, and the guest sees a disk behind a controller.
 
-# disk_up MODULES PATTERN: finds the disk, whether the controller's driver was there before it or not.
+# disk_up MODULES PATTERN: finds the disk, whether the controller's driver was there before it or not, and says its facts.
 disk_up() {
     load $1
     for host in /sys/class/scsi_host/host*; do
         [ ! -e "$host" ] || echo "- - -" >"$host/scan"
     done
     block_device "$2" || die "no disk came behind the controller"
+    disk_facts $_device
+}
+
+# disk_facts DISK: the queues that Linux uses, of a disk whose queues a study chooses.
+disk_facts() {
+    [ -n "$DISK_QUEUES" ] || return 0
+    case "$1" in
+    # With NVMe's multipathing the disk has no queues, but its controller has. One is for administration.
+    /dev/nvme*) fact disk_queues $(($(cat /sys/class/nvme/$(expr "$1" : '/dev/\(nvme[0-9]*\)')/queue_count) - 1)) ;;
+    *) fact disk_queues "$(ls -d /sys/block/${1##*/}/mq/* | wc -l)" ;;
+    esac
 }
 
 # forwarding_up MAC ADDRESS: the card through which this host's initiators come.
@@ -18,7 +29,7 @@ forwarding_up() {
 }
 
 # vduse_up PATH: what the guest's own kernel has at PATH, a block device or a file, as a disk again, as a hypervisor
-# shows it to its guest: QEMU's storage daemon opens it past the page cache, as AIO says, and serves it by VDUSE.
+# shows it to its guest: QEMU's storage daemon opens it as AIO and DISK_CACHE say, and serves it by VDUSE.
 VDUSE=iotax STORAGE_DAEMON=/run/storage-daemon
 vduse_up() {
     load vduse virtio_vdpa virtio_blk
@@ -26,9 +37,12 @@ vduse_up() {
     vduse_down
     _driver=host_device
     [ -b "$1" ] || _driver=file
+    _direct=on _writethrough=off
+    [ "$DISK_CACHE" = none ] || _direct=off
+    [ "$DISK_CACHE" != writethrough ] || _writethrough=on
     qemu-storage-daemon --daemonize --pidfile $STORAGE_DAEMON.pid \
-        --blockdev "$_driver,node-name=volume,filename=$1,cache.direct=on,aio=$AIO" \
-        --export "vduse-blk,id=disk,node-name=volume,name=$VDUSE,writable=on" >$STORAGE_DAEMON.log 2>&1 ||
+        --blockdev "$_driver,node-name=volume,filename=$1,cache.direct=$_direct,aio=$AIO" \
+        --export "vduse-blk,id=disk,node-name=volume,name=$VDUSE,writable=on,writethrough=$_writethrough${DISK_QUEUES:+,num-queues=$DISK_QUEUES}" >$STORAGE_DAEMON.log 2>&1 ||
         die "QEMU's storage daemon: $(cat $STORAGE_DAEMON.log)"
     echo "DAEMON=$(cat $STORAGE_DAEMON.pid)"
     vdpa dev add name $VDUSE mgmtdev vduse >$STORAGE_DAEMON.log 2>&1 || die "vdpa: $(cat $STORAGE_DAEMON.log)"
@@ -37,7 +51,14 @@ vduse_up() {
 
 # vduse_facts: what the storage daemon was started with; it ends where it cannot have it.
 vduse_facts() {
-    fact aio "$(tr '\0' ' ' </proc/$(cat $STORAGE_DAEMON.pid)/cmdline | sed 's/.*,aio=\([a-z_]*\).*/\1/')"
+    _said=$(tr '\0' ' ' </proc/$(cat $STORAGE_DAEMON.pid)/cmdline)
+    fact aio "$(echo "$_said" | sed 's/.*,aio=\([a-z_]*\).*/\1/')"
+    case "$_said" in
+    *cache.direct=on*) fact disk_cache none ;;
+    *writethrough=on*) fact disk_cache writethrough ;;
+    *) fact disk_cache writeback ;;
+    esac
+    block_device '/dev/vd?' >/dev/null && disk_facts $_device
 }
 
 # vduse_down: also where it is up by half, or not at all.
