@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -123,6 +124,27 @@ def test_no_part_outlives_a_run_that_is_ended(tmp_path: Path, sent: signal.Signa
     assert run.returncode == 130
     assert said.startswith("interrupted")
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_part_that_starts_while_the_run_is_ended_ends_too(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(runner.Running):
+        def __init__(self, part: object) -> None:
+            super().__init__(part)
+            started.append(self.process)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    monkeypatch.setattr(runner, "Running", Interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run_stage([runner.Part("waits", ["sleep", "600"])])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [each.poll() is None for each in started] == [False]
 
 
 def test_cargos_failures_are_named_with_what_they_asserted(runner: ModuleType) -> None:
