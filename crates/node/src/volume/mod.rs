@@ -14,6 +14,7 @@ mod memory;
 mod model;
 mod modelled;
 mod operations;
+mod state;
 mod units;
 
 use std::{rc::Rc, sync::Arc};

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, cmp::Reverse, collections::BinaryHeap, rc::Rc, time::Duration};
 
-use iotax_proto::{Allocation, Ending, Geometry, Instant, IoId, Payload, Region, Started, UnitError, UnitId, UnitOp};
+use iotax_proto::{Allocation, Ending, Geometry, Instant, IoId, Payload, Started, UnitError, UnitId, UnitOp};
 
 use super::{
     Disks, MAX_IO_BYTES, Media, Volumes,
@@ -12,22 +12,23 @@ use super::{
     long::Long,
     memory,
     model::Access,
-    units::{Store, Volume},
+    state::{
+        Barred, DiskState, Finished, InMemory, OnDisk, OperationState, Staged, halves, is_due, perform_in_memory,
+        replace_plain,
+    },
+    units::Store,
 };
-use crate::node::{ConnId, DiskOp, DiskToken};
+use crate::node::{ConnId, DiskOp};
 
-/// Bytes of memory that one command without data for each byte may change at once, and in each later turn. A packet can
-/// bring thousands of such commands.
+/// Bytes of memory that one command without data for each byte may change at once. A packet can bring thousands of such
+/// commands.
 const AT_ONCE_BYTES: u64 = 16 << 10;
-const TURN_BYTES: u64 = 1 << 20;
 /// How long an operation in memory waits for blocks that others have claimed: a write keeps its blocks until its
 /// initiator has sent all data. On a disk, no blocks wait for an initiator.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A number that no entry of `delayed` has.
 const NEVER_DUE: u64 = 0;
-
-type Finished = Result<Option<Payload>, UnitError>;
 
 pub struct Operations {
     conn: ConnId,
@@ -38,116 +39,6 @@ pub struct Operations {
     /// give up.
     delayed: BinaryHeap<Reverse<(Instant, u64, IoId)>>,
     delays: u64,
-}
-
-/// State of an operation, by its `IoId`.
-#[derive(Debug)]
-enum OperationState {
-    Idle,
-    /// Data are copied straight to their place in memory, whose blocks are shared with other writes.
-    Place {
-        volume: usize,
-        offset: usize,
-        len: u32,
-    },
-    /// Data are dropped.
-    Discard {
-        volume: usize,
-    },
-    /// Data are compared as they arrive; `differs` is the first difference.
-    Compare {
-        volume: usize,
-        offset: usize,
-        len: u32,
-        differs: Option<u32>,
-    },
-    /// Data are collected first.
-    Stage {
-        volume: usize,
-        staged: Staged,
-        buffer: Payload,
-    },
-    /// All data have arrived, but another operation has claimed some of the blocks. It gives up at the entry of
-    /// `delayed` with this number.
-    Barred {
-        number: u64,
-        waiting: Box<Barred>,
-    },
-    Disk {
-        volume: usize,
-        state: DiskState,
-        work: Box<OnDisk>,
-    },
-    /// Works in memory, one piece per turn.
-    Long {
-        volume: usize,
-        work: Box<InMemory>,
-    },
-    /// Done; completes later, at the entry of `delayed` with this number.
-    Delayed {
-        volume: usize,
-        number: u64,
-        result: Finished,
-    },
-}
-
-#[derive(Debug)]
-struct Barred {
-    volume: usize,
-    staged: Staged,
-    buffer: Payload,
-    claim: Claim,
-}
-
-#[derive(Debug)]
-struct OnDisk {
-    task: DiskTask,
-    /// The blocks that it changes now.
-    claim: Option<Claim>,
-    /// The disk operation that follows a flush.
-    after_flush: Option<DiskOp>,
-}
-
-/// Zeros or a pattern over ranges of memory.
-#[derive(Debug)]
-struct InMemory {
-    left: Long,
-    pattern: Option<Payload>,
-    access: Access,
-    /// The blocks of its next piece, while it waits for them.
-    claim: Option<Claim>,
-}
-
-/// What an operation on a disk waits for.
-#[derive(Debug)]
-enum DiskState {
-    Disk(DiskToken),
-    /// The turn of its next piece.
-    Turn,
-    /// The blocks of its next piece.
-    Claim,
-}
-
-/// What happens to staged data.
-#[derive(Clone, Copy, Debug)]
-enum Staged {
-    Write { offset: u64, durable: bool },
-    Compare { offset: u64, durable: bool },
-    CompareAndWrite { offset: u64, len: u32, durable: bool },
-    OrWrite { offset: u64, durable: bool },
-    WriteSame { offset: u64, len: u64, durable: bool },
-}
-
-impl Staged {
-    /// Its access to modelled media, as one operation with `data` bytes of data.
-    fn access(self, data: usize) -> Access {
-        match self {
-            Self::Compare { offset, .. } => Access::Read(offset),
-            Self::Write { offset, .. } | Self::OrWrite { offset, .. } => Access::Write(offset, data as u64),
-            Self::CompareAndWrite { offset, len, .. } => Access::Write(offset, u64::from(len)),
-            Self::WriteSame { offset, len, .. } => Access::Write(offset, len),
-        }
-    }
 }
 
 impl Operations {
@@ -781,84 +672,11 @@ fn within(len: usize, offset: u32, bytes: &[u8]) -> &[u8] {
     &bytes[..fits]
 }
 
-/// Whether an operation waits for the entry of `delayed` with this number.
-fn is_due(slots: &[OperationState], due: u64, id: IoId) -> bool {
-    let waits_for = match slots.get(id as usize) {
-        Some(OperationState::Delayed { number, .. } | OperationState::Barred { number, .. }) => Some(*number),
-        _ => None,
-    };
-    waits_for == Some(due)
-}
-
-/// Replaces a state that in nearly all cases holds nothing to be dropped: without this, the compiler would check all
-/// states.
-#[inline]
-fn replace_plain(slot: &mut OperationState, state: OperationState) {
-    if matches!(slot, OperationState::Idle | OperationState::Place { .. }) {
-        std::mem::forget(std::mem::replace(slot, state));
-    } else {
-        *slot = state;
-    }
-}
-
 fn finished(started: Started) -> Option<Finished> {
     match started {
         Started::Done(result) => Some(result),
         Started::NeedData | Started::Queued => None,
     }
-}
-
-/// Executes on memory a staged operation that has its claim and needs no turns.
-fn perform_in_memory(region: &dyn Region, staged: Staged, buffer: &Payload) -> Result<(), UnitError> {
-    match staged {
-        Staged::Write { offset, .. } => memory::copy_in(region, offset as usize, buffer),
-        Staged::Compare { offset, .. } => compare_in_memory(region, offset, buffer)?,
-        Staged::CompareAndWrite { offset, len, .. } => {
-            let (sent, replacement) = halves(buffer, len);
-            compare_in_memory(region, offset, &sent)?;
-            memory::copy_in(region, offset as usize, &replacement);
-        }
-        Staged::OrWrite { offset, .. } => memory::or_in(region, offset as usize, buffer),
-        Staged::WriteSame { offset, len, .. } => memory::repeat(region, offset, len, buffer),
-    }
-    Ok(())
-}
-
-fn compare_in_memory(region: &dyn Region, offset: u64, sent: &Payload) -> Result<(), UnitError> {
-    match memory::first_difference_of(region, offset as usize, sent) {
-        Some(at) => Err(UnitError::Miscompare(at as u32)),
-        None => Ok(()),
-    }
-}
-
-impl InMemory {
-    /// Does the next piece. Returns false if it must wait for the piece's blocks. Fails with `Busy` if too many claims
-    /// wait.
-    fn piece(&mut self, volume: &Volume) -> Result<bool, UnitError> {
-        let most = self.pattern.as_ref().map_or(TURN_BYTES, |pattern| TURN_BYTES - TURN_BYTES % pattern.len() as u64);
-        let (Store::Memory(region), Some((offset, len))) = (&volume.store, self.left.peek(most)) else {
-            return Ok(true);
-        };
-        let claim = match self.claim.take() {
-            Some(claim) => claim,
-            None => volume.claimant.share(offset, len)?,
-        };
-        if !claim.is_granted() {
-            self.claim = Some(claim);
-            return Ok(false);
-        }
-        match &self.pattern {
-            Some(pattern) => memory::repeat(region.as_ref(), offset, len, pattern),
-            None => memory::write_zeroes(region.as_ref(), offset, len),
-        }
-        self.left.advance(len);
-        Ok(true)
-    }
-}
-
-/// The expected data and the replacement of a compare-and-write.
-fn halves(buffer: &Payload, len: u32) -> (Payload, Payload) {
-    (buffer.slice(0, len as usize), buffer.slice(len as usize, len as usize))
 }
 
 impl Drop for Operations {
