@@ -23,6 +23,8 @@ pub mod origin;
 mod reservation;
 pub mod rpc;
 pub mod scsi;
+#[cfg(loom)]
+pub mod sequential;
 mod session_table;
 pub mod time;
 pub mod wire;

@@ -219,6 +219,7 @@ COMMON = (
     "initiator.rs",
     "origin.rs",
     "reservation.rs",
+    "sequential.rs",
     "session_table.rs",
     "time.rs",
     "wire",

@@ -7,11 +7,10 @@ use alloc::{
     sync::Arc,
     vec::{self, Vec},
 };
+#[cfg(not(all(loom, test)))]
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use core::{
-    sync::atomic::{
-        AtomicU8, AtomicU64,
-        Ordering::{Relaxed, Release, SeqCst},
-    },
+    sync::atomic::Ordering::{Relaxed, Release, SeqCst},
     time::Duration,
 };
 
@@ -21,6 +20,8 @@ use super::{
     fattr::LEASE_SECONDS,
     operations::{CreateSessionArguments, ExchangeArguments, SequenceArguments},
 };
+#[cfg(all(loom, test))]
+use crate::sequential::{AtomicU32, AtomicU64};
 use crate::{Ending, Instant, Origin, Shares, wire::digest::crc32c};
 
 /// How long a client may be silent without losing its state. After that it keeps the state until another client needs
@@ -52,8 +53,8 @@ pub struct Session {
     pub client: u64,
     pub fore: ChannelAttributes,
     slots: Box<[AtomicU64]>,
-    /// `GONE` and `ABORTED`.
-    state: AtomicU8,
+    /// `GONE`, `ABORTED`, and how often requests ended with their connection (from `ABORT` on).
+    state: AtomicU32,
     /// Held by operations that continue after their connection.
     ending: Ending,
     /// Time of the last request of the client; shared by all its sessions.
@@ -71,9 +72,10 @@ const ARRIVING: u64 = 3;
 const PHASE_BITS: u32 = 2;
 
 /// The session executes nothing more.
-const GONE: u8 = 1;
+const GONE: u32 = 1;
 /// Requests ended with their connection, so their operations may still be under way.
-const ABORTED: u8 = 2;
+const ABORTED: u32 = 2;
+const ABORT: u32 = 4;
 
 /// The part of a client ID that identifies this start of the server.
 const BOOT_OF_CLIENT: u64 = (u32::MAX as u64) << 32;
@@ -119,7 +121,7 @@ impl Session {
                 return Err(Status::Delay);
             }
             // Only now, because whoever ends the session looks at the slots afterwards.
-            if self.state.load(SeqCst) != 0 {
+            if self.state.load(SeqCst) & (GONE | ABORTED) != 0 {
                 self.check_state().inspect_err(|_| slot.store(word, Relaxed))?;
             }
             return Ok(Turn::New);
@@ -143,16 +145,20 @@ impl Session {
     /// which might undo what newer requests write.
     #[cold]
     fn check_state(&self) -> Result<(), Status> {
-        if self.is_gone() {
-            return Err(Status::BadSession);
+        loop {
+            let state = self.state.load(SeqCst);
+            if state & GONE != 0 {
+                return Err(Status::BadSession);
+            }
+            if state & ABORTED == 0 {
+                return Ok(());
+            }
+            if !self.ending.is_over() {
+                return Err(Status::Delay);
+            }
+            // Fails if another thread has aborted something since.
+            let _ = self.state.compare_exchange(state, state & !ABORTED, SeqCst, Relaxed);
         }
-        // First, so that what another thread aborts from now on is noted again.
-        self.state.fetch_and(!ABORTED, SeqCst);
-        if self.ending.is_over() {
-            return Ok(());
-        }
-        self.state.fetch_or(ABORTED, SeqCst);
-        Err(Status::Delay)
     }
 
     /// Notes that the data of a slot's WRITE are still arriving. It has changed nothing yet.
@@ -169,6 +175,8 @@ impl Session {
     /// What operations of requests that ended with their connection hold until they are over.
     pub fn ending(&self) -> Ending {
         let ending = self.ending.clone();
+        // Only now, because whoever sees the new state looks at `ending` afterwards.
+        self.state.fetch_add(ABORT, SeqCst);
         self.state.fetch_or(ABORTED, SeqCst);
         ending
     }
@@ -400,7 +408,7 @@ impl Clients {
             client: asked.client,
             fore,
             slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
-            state: AtomicU8::new(0),
+            state: AtomicU32::new(0),
             ending: Ending::default(),
             heard,
             epoch: Arc::clone(&self.epoch),
@@ -518,4 +526,130 @@ impl Client {
 
 fn checksum(request: &[u8]) -> u32 {
     crc32c(&request[..request.len().min(CHECKED_LEN)])
+}
+
+/// scripts/loom runs these: every order in which threads can use a session, up to some number of preemptions.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::{model::Builder, thread};
+
+    use super::*;
+
+    const NOW: Instant = Instant(0);
+
+    /// A session with slots, the operations that are under way, and whether it was said that all are over.
+    struct Shared {
+        session: Session,
+        writing: AtomicU64,
+        is_over: AtomicU32,
+    }
+
+    impl Shared {
+        fn new(slots: u32) -> Arc<Self> {
+            let attributes = ChannelAttributes {
+                header_pad: 0,
+                max_request: 0,
+                max_response: 0,
+                max_response_cached: 0,
+                max_operations: 1,
+                max_requests: slots,
+            };
+            let session = Session {
+                id: SessionId([0; 16]),
+                client: 0,
+                fore: attributes,
+                slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+                state: AtomicU32::new(0),
+                ending: Ending::default(),
+                heard: Arc::default(),
+                epoch: Arc::default(),
+            };
+            Arc::new(Self { session, writing: AtomicU64::new(0), is_over: AtomicU32::new(0) })
+        }
+
+        fn write(&self) {
+            self.writing.fetch_add(1, SeqCst);
+            assert_eq!(self.is_over.load(SeqCst), 0);
+            self.writing.fetch_sub(1, SeqCst);
+        }
+
+        fn asks_whether_it_is_over(&self) {
+            if self.session.end_all() {
+                self.is_over.store(1, SeqCst);
+                assert_eq!(self.writing.load(SeqCst), 0);
+            }
+        }
+    }
+
+    fn every_order(slots: u32, threads: &'static [fn(&Shared)]) {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(4);
+        model.check(move || {
+            let shared = Shared::new(slots);
+            let (last, others) = threads.split_last().expect("a thread");
+            let started: Vec<_> = others
+                .iter()
+                .map(|act| {
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || act(&shared))
+                })
+                .collect();
+            last(&shared);
+            started.into_iter().for_each(|each| each.join().expect("a thread that does not fail"));
+        });
+    }
+
+    fn writes(shared: &Shared) {
+        if shared.session.begin(NOW, 0, 1) == Ok(Turn::New) {
+            shared.write();
+            shared.session.end(0, 1, false);
+        }
+    }
+
+    fn writes_what_arrives(shared: &Shared) {
+        if shared.session.begin(NOW, 0, 1) == Ok(Turn::New) {
+            shared.session.receives(0, 1);
+            if shared.session.has_received(0, 1).is_ok() {
+                shared.write();
+            }
+            shared.session.end(0, 1, false);
+        }
+    }
+
+    /// Its connection ends while its write is under way.
+    fn aborts(shared: &Shared) {
+        if shared.session.begin(NOW, 0, 1) == Ok(Turn::New) {
+            let ending = shared.session.ending();
+            shared.session.forget(0, 1);
+            shared.write();
+            drop(ending);
+        }
+    }
+
+    #[test]
+    fn a_session_that_has_ended_executes_nothing() {
+        every_order(1, &[writes, Shared::asks_whether_it_is_over]);
+        every_order(1, &[writes_what_arrives, Shared::asks_whether_it_is_over]);
+        every_order(1, &[aborts, Shared::asks_whether_it_is_over]);
+    }
+
+    /// The slot of an aborted write is free, so its writer may send it again over another connection.
+    fn writes_again(shared: &Shared) {
+        if shared.session.begin(NOW, 0, 1) == Ok(Turn::New) {
+            assert_eq!(shared.writing.load(SeqCst), 0);
+            shared.session.end(0, 1, false);
+        }
+    }
+
+    fn uses_another_slot(shared: &Shared) {
+        if shared.session.begin(NOW, 1, 1) == Ok(Turn::New) {
+            shared.session.end(1, 1, false);
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_sent_again_waits_for_its_aborted_copy() {
+        every_order(1, &[aborts, writes_again]);
+        every_order(2, &[aborts, writes_again, uses_another_slot]);
+    }
 }
