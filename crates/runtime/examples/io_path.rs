@@ -94,6 +94,7 @@ fn serve(protocol: Protocol) -> (SharedRegion, Arc<Server>, ServerNode) {
         started_unix_ns: 1_700_000_000_000_000_000,
         secret: [11; 32],
         connections_max: 8,
+        has_frame_crc: true,
     });
     let memory = SharedRegion::anonymous(VOLUME_BYTES, true).unwrap();
     let node =

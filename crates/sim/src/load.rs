@@ -13,6 +13,9 @@ use crate::{
     world::{HostId, World},
 };
 
+/// Links of the world lose data but do not damage them.
+pub(crate) const HAS_FRAME_CRC: bool = false;
+
 /// Configuration of an initiator that connects to a server of the world. `instance` distinguishes loads.
 pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<ConnectionConfig, Failure> {
     let named = || Failure::usage("a host of the world is named by address", "endpoint");
@@ -20,8 +23,7 @@ pub fn connection_config(endpoint: &Endpoint, instance: u32) -> Result<Connectio
     let portals: Vec<IpAddr> = portals.collect::<Result<_, _>>()?;
     let (first, further) = portals.split_first().ok_or_else(named)?;
     let mut connection = ConnectionConfig::new(*first, instance, Randomness::new([5; 32]));
-    // Links of the world lose data but do not damage them. The server and the clients of trials check all the same.
-    connection.settings.checks_frames = false;
+    connection.settings.has_frame_crc = HAS_FRAME_CRC;
     Ok(ConnectionConfig { further: further.to_vec(), ..connection })
 }
 

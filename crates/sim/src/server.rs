@@ -19,7 +19,10 @@ use iotax_node::{
 };
 use iotax_proto::{HeapRegion, Region};
 
-use crate::world::{HostId, World};
+use crate::{
+    load::HAS_FRAME_CRC,
+    world::{HostId, World},
+};
 
 /// Address of the server in most worlds.
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
@@ -241,6 +244,7 @@ fn server(
         started_unix_ns,
         secret: [7; 32],
         connections_max: CONNECTIONS_MAX,
+        has_frame_crc: HAS_FRAME_CRC,
     });
     let wake_flag = Arc::clone(wake_flag);
     server.wake_with(move || wake_flag.store(true, Ordering::Relaxed));

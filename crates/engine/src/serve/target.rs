@@ -92,6 +92,7 @@ impl<'a> Target<'a> {
             started_unix_ns: self.clock.unix_ns(Instant(0)) + u64::from(self.life),
             secret: self.secret,
             connections_max: CONNECTIONS_MAX,
+            has_frame_crc: true,
         });
         let threads = Threads::start(self.document, &server, &self.volumes, listeners, self.clock)?;
         self.state = State::Serving { server, threads };

@@ -25,9 +25,8 @@ pub struct Settings {
     pub initiator: Option<String>,
     pub header_digest: bool,
     pub data_digest: bool,
-    /// Whether received checksums that a protocol always sends are checked, unlike digests. A driver that never damages
-    /// data does not need it.
-    pub checks_frames: bool,
+    /// Whether Fibre Channel frames carry a CRC, as the server's do. A driver that never damages data does not need it.
+    pub has_frame_crc: bool,
     /// Credentials for files; default 0.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -45,7 +44,7 @@ impl Settings {
             initiator: None,
             header_digest: false,
             data_digest: false,
-            checks_frames: true,
+            has_frame_crc: true,
             uid: None,
             gid: None,
         }

@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub secret: [u8; 32],
     /// Maximum number of connections per thread.
     pub connections_max: usize,
+    /// Whether Fibre Channel frames carry a CRC, as the loads' do. A driver that never damages data does not need it.
+    pub has_frame_crc: bool,
 }
 
 /// State behind a lock, for the control path.

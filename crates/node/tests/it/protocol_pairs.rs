@@ -90,6 +90,7 @@ impl World {
             started_unix_ns: 1,
             secret: [1; 32],
             connections_max: 64,
+            has_frame_crc: true,
         });
         let woken = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&woken);

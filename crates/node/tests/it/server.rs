@@ -254,6 +254,7 @@ fn portals_of_a_target_are_one_portal_group_or_one_each() {
             started_unix_ns: 1,
             secret: [1; 32],
             connections_max: 8,
+            has_frame_crc: true,
         });
         let portals: Vec<_> = server.config().portals.iter().map(|portal| portal.address).collect();
         let mut node =
@@ -379,6 +380,7 @@ fn volume_exported_twice_on_a_portal_is_mounted_by_whom_either_admits() {
             started_unix_ns: 1,
             secret: [1; 32],
             connections_max: 8,
+            has_frame_crc: true,
         });
         let mut node =
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);
@@ -426,6 +428,7 @@ fn exports_that_share_a_portal_are_told_apart_by_name() {
             started_unix_ns: 1,
             secret: [1; 32],
             connections_max: 8,
+            has_frame_crc: true,
         });
         let mut node =
             ServerNode::new(Arc::clone(&server), 0, &mut |_| Heap::new(1), Box::new(|len| Some(Heap::new(len))), None);

@@ -50,6 +50,7 @@ fn server_of(protocol: Protocol) -> Arc<Server> {
         started_unix_ns: 1,
         secret: [1; 32],
         connections_max: 8,
+        has_frame_crc: true,
     })
 }
 

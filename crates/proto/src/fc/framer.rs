@@ -257,7 +257,7 @@ mod tests {
     };
 
     fn stream() -> Vec<u8> {
-        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
         link.open(100, 256, 100);
         let special = Special { changed: false, source: PortName(1), nonce: 2, destination: PortName(3) };
         link.transmit.put(&special.encode());
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_wrong_crc_is_ignored_if_it_is_not_checked() {
-        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
         link.send(Header { f_ctl: f_ctl::REQUEST, ..Header::default() }, b"abcd");
         let mut bytes = link.transmit.take_bytes();
         bytes[BEFORE_DATA + 4] ^= 1;
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_anywhere_in_a_frame_is_seen() {
-        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
         link.send(Header { f_ctl: f_ctl::REQUEST, ..Header::default() }, b"abcdef");
         let bytes = link.transmit.take_bytes();
         for at in (0..bytes.len()).filter(|at| !(16..28).contains(at)) {

@@ -27,6 +27,7 @@ pub struct Link {
     owed_max: u32,
     frame_data_len: u32,
     seq_id: u8,
+    has_crc: bool,
     /// Sequences that wait for credit, in order.
     waiting: VecDeque<Sequence>,
 }
@@ -54,7 +55,8 @@ impl Body {
 }
 
 impl Link {
-    pub fn new(local: PortId, remote: PortId) -> Self {
+    /// Without `has_crc` frames are sent with a CRC of 0, and the data of `send_payload` by reference.
+    pub fn new(local: PortId, remote: PortId, has_crc: bool) -> Self {
         Self {
             transmit: Transmit::default(),
             local,
@@ -65,6 +67,7 @@ impl Link {
             owed_max: FIRST_CREDIT,
             frame_data_len: FIRST_FRAME_DATA_LEN,
             seq_id: 0,
+            has_crc,
             waiting: VecDeque::new(),
         }
     }
@@ -192,13 +195,17 @@ impl Link {
         while at < total && self.unanswered < self.limit {
             let len = (total - at).min(self.frame_data_len);
             let piece = payload.slice(at as usize, len as usize);
-            self.frame(header, at, len, total, |transmit| transmit.copy(&piece, |_| {}));
+            if self.has_crc {
+                self.frame(header, at, len, total, |transmit| transmit.copy(&piece, |_| {}));
+            } else {
+                self.frame(header, at, len, total, |transmit| transmit.payload(piece));
+            }
             at += len;
         }
         at
     }
 
-    /// Sends one frame with bytes `at..at + len` of a sequence of `total`, which `put` provides inline.
+    /// Sends one frame with bytes `at..at + len` of a sequence of `total`, which `put` provides, inline if they have a CRC.
     #[inline]
     fn frame(&mut self, header: &Header, at: u32, len: u32, total: u32, put: impl FnOnce(&mut Transmit)) {
         let is_last = at + len == total;
@@ -221,7 +228,7 @@ impl Link {
         self.transmit.put(&head);
         put(&mut self.transmit);
         self.transmit.zeros(fill as usize);
-        let crc = crc32(self.transmit.tail_mut(frame::LEN + (len + fill) as usize));
+        let crc = if self.has_crc { crc32(self.transmit.tail_mut(frame::LEN + (len + fill) as usize)) } else { 0 };
         let eof = if is_last { delimiter::EOF_T } else { delimiter::EOF_N };
         let mut tail = [0; BEHIND_DATA];
         tail[..4].copy_from_slice(&crc.to_le_bytes());
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn no_frame_is_sent_without_credit() {
-        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
         link.open(3, 512, 8);
         link.send_payload(Header::default(), Payload::from_vec(vec![1; 2048]));
         link.send(Header { ox_id: OxId(1), ..Header::default() }, &[2; 32]);
@@ -260,8 +267,29 @@ mod tests {
     }
 
     #[test]
+    fn frames_without_a_crc_have_the_same_bytes_but_for_it() {
+        let sent = |has_crc| {
+            let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, has_crc);
+            link.open(100, 512, 8);
+            for len in [0, 1, 511, 512, 1500] {
+                link.send_payload(Header::default(), Payload::from_vec(vec![7; len]));
+                link.send(Header::default(), &vec![8; len]);
+            }
+            let mut bytes = link.transmit.take_bytes();
+            let mut at = 0;
+            while at < bytes.len() {
+                at += usize::from(u16::from_be_bytes([bytes[at + 12], bytes[at + 13]]) & 0x3ff) * 4;
+                assert_eq!(bytes[at - 8..at - 4] == [0; 4], !has_crc);
+                bytes[at - 8..at - 4].fill(0);
+            }
+            bytes
+        };
+        assert_eq!(sent(true), sent(false));
+    }
+
+    #[test]
     fn what_waits_of_an_exchange_is_forgotten_with_it() {
-        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
         link.send(Header::default(), &[]);
         link.send(Header { ox_id: OxId(1), ..Header::default() }, &[0; 200]);
         link.send(Header { ox_id: OxId(2), ..Header::default() }, &[0; 20]);
@@ -272,7 +300,7 @@ mod tests {
 
     #[test]
     fn buffers_are_given_back_by_the_quarter() {
-        let mut link = Link::new(PortId::TARGET, PortId::INITIATOR);
+        let mut link = Link::new(PortId::TARGET, PortId::INITIATOR, true);
         link.open(8, 2048, 8);
         link.took();
         link.settle();

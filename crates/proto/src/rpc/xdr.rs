@@ -33,7 +33,9 @@ pub fn opaque<'a>(reader: &mut Reader<'a>, max: usize) -> Result<&'a [u8], Garba
 /// `M` bytes from `at` on, for data with fixed offsets.
 #[inline]
 pub(crate) fn part<const N: usize, const M: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {
-    core::array::from_fn(|index| bytes[at + index])
+    let mut part = [0; M];
+    part.copy_from_slice(&bytes[at..at + M]);
+    part
 }
 
 pub fn boolean(reader: &mut Reader<'_>) -> Result<bool, Garbage> {

@@ -22,7 +22,7 @@ fn ready() -> Pair {
 
 /// A link on which the test builds its own frames.
 fn peer() -> Link {
-    let mut link = Link::new(PortId::INITIATOR, PortId::TARGET);
+    let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
     link.open(1024, 512, 1024);
     link
 }
@@ -186,7 +186,7 @@ fn to_initiator(send: impl Fn(&mut Link)) -> Result<(), Violation> {
     pair.initiator.submit(pair.now, 0, Io::Read { offset: 0, len: 1024 }).unwrap();
     let data = Payload::from_vec(vec![1; 1024]);
     pair.initiator.submit(pair.now, 1, Io::Write { offset: 0, data, durable: false }).unwrap();
-    let mut link = Link::new(PortId::TARGET, PortId::INITIATOR);
+    let mut link = Link::new(PortId::TARGET, PortId::INITIATOR, true);
     link.open(1024, 512, 1024);
     send(&mut link);
     let result = pair.initiator.receive(pair.now, &link.transmit.take_bytes(), &mut pair.events);

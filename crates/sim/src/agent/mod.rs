@@ -20,6 +20,7 @@ use iotax_proto::{Instant, Transmit, Violation, ViolationKind};
 
 use crate::{
     board::{Phase, SharedBoard},
+    load::HAS_FRAME_CRC,
     options::is_of_files,
 };
 use worker::Worker;
@@ -135,7 +136,8 @@ impl Agent {
         let host = self.endpoint.unit.host().and_then(|host| host.parse::<IpAddr>().ok());
         let Some(server) = host else { return self.board.borrow_mut().find("an endpoint without an address") };
         let instance = self.character.host as u32 + 1;
-        let connection = ConnectionConfig::new(server, instance, Randomness::new([instance as u8; 32]));
+        let mut connection = ConnectionConfig::new(server, instance, Randomness::new([instance as u8; 32]));
+        connection.settings.has_frame_crc = HAS_FRAME_CRC;
         match connector::control(&self.endpoint, &connection, &self.load_config()) {
             Ok(control) => self.control = Some(control),
             Err(failure) => return self.board.borrow_mut().find(format!("no way to connect: {failure}")),

@@ -81,10 +81,10 @@ impl Definition for FcNvme {
             nsid: Some(unit.nsid),
             ..SessionConfig::new(&unit.nqn, host, host_id)
         };
-        let (instance, target, checks_crc) = (settings.instance, unit.target, settings.checks_frames);
+        let (instance, target, has_crc) = (settings.instance, unit.target, settings.has_frame_crc);
         let session = move |now, worker| {
             let login = Login::new(initiator_port(instance, worker), target, session.clone());
-            Session::new(now, Login { checks_crc, ..login })
+            Session::new(now, Login { has_crc, ..login })
         };
         Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }
@@ -105,8 +105,8 @@ impl Definition for FcNvme {
 
     fn common(_: &ServerConfig) {}
 
-    fn accept(now: Instant, _: &ServerBackend) -> Connection {
-        Connection::new(now, Config::default())
+    fn accept(now: Instant, backend: &ServerBackend) -> Connection {
+        Connection::new(now, Config { has_crc: backend.state.server.config().has_frame_crc, ..Config::default() })
     }
 
     fn worked(target: &mut Connection, now: Instant, worked: Worked, backend: &mut ServerBackend) {

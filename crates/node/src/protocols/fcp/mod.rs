@@ -75,11 +75,11 @@ impl Definition for Fcp {
         _: &str,
     ) -> Result<Box<dyn Control<Self::Initiator>>, Failure> {
         let (instance, target, lun) = (settings.instance, unit.target, unit.lun);
-        let checks_crc = settings.checks_frames;
+        let has_crc = settings.has_frame_crc;
         let session = move |now, worker| {
             let queue_depth = workers.outstanding.clamp(1, 4096) as u16;
             let login = Login::new(initiator_port(instance, worker), target, lun);
-            Session::new(now, Login { queue_depth, checks_crc, ..login })
+            Session::new(now, Login { queue_depth, has_crc, ..login })
         };
         Ok(Box::new(Direct::new(SocketAddr::new(settings.address, unit.port), workers, session)))
     }
@@ -96,8 +96,8 @@ impl Definition for Fcp {
 
     fn common(_: &ServerConfig) {}
 
-    fn accept(now: Instant, _: &ServerBackend) -> Connection {
-        Connection::new(now, Config::default())
+    fn accept(now: Instant, backend: &ServerBackend) -> Connection {
+        Connection::new(now, Config { has_crc: backend.state.server.config().has_frame_crc, ..Config::default() })
     }
 
     fn describe(_: Digests) -> Box<dyn Describe> {

@@ -68,6 +68,7 @@ impl Bench {
             started_unix_ns: 1_700_000_000_000_000_000,
             secret: [11; 32],
             connections_max: 64,
+            has_frame_crc: true,
         });
         let memory = Heap::new(SIZE);
         let region: Rc<dyn Region> = memory.clone();

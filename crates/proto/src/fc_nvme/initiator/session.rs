@@ -115,12 +115,12 @@ impl Session {
     /// Starts a login: the first frame is in `transmit`.
     pub fn new(now: Instant, mut config: Config) -> Self {
         config.session.io_queues = 1;
-        let mut link = Link::new(PortId::default(), PortId::FABRIC);
+        let mut link = Link::new(PortId::default(), PortId::FABRIC, config.has_crc);
         let process = Process { kind: kind::NVME, parameters: service::INITIATOR };
         let login = Login::begin(config.port, config.target, process, &mut link);
         Self {
             target: None,
-            framer: Framer::new(config.checks_crc),
+            framer: Framer::new(config.has_crc),
             link,
             stage: Stage::Login(Box::new(login)),
             current: Current::Unit,

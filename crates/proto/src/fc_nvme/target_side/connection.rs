@@ -67,8 +67,8 @@ struct Abort {
 impl Connection {
     pub fn new(now: Instant, config: Config) -> Self {
         Self {
-            framer: Framer::new(true),
-            link: Link::new(PortId::FABRIC, PortId::default()),
+            framer: Framer::new(config.has_crc),
+            link: Link::new(PortId::FABRIC, PortId::default(), config.has_crc),
             responder: Responder::new(config.port),
             lifetime: Lifetime::new(now, config.login_timeout, config.silence),
             login: None,

@@ -45,6 +45,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// The connection ends if the initiator is silent for this time.
     pub silence: Duration,
+    /// Whether frames carry a CRC, which is checked. A driver that never damages data does not need it.
+    pub has_crc: bool,
 }
 
 impl Default for Config {
@@ -57,6 +59,7 @@ impl Default for Config {
             login_timeout: Duration::from_secs(15),
             connect_timeout: Duration::from_secs(10),
             silence: Duration::from_secs(60),
+            has_crc: true,
         }
     }
 }

@@ -27,8 +27,8 @@ pub struct Config {
     /// A command without response for this time is aborted. If the abort is not answered within the same time, the
     /// session ends.
     pub command_timeout: Duration,
-    /// Whether the CRC of received frames is checked.
-    pub checks_crc: bool,
+    /// Whether frames carry a CRC, which is checked. A driver that never damages data does not need it.
+    pub has_crc: bool,
 }
 
 impl Config {
@@ -42,7 +42,7 @@ impl Config {
             login_timeout: Duration::from_secs(15),
             echo_interval: Duration::from_secs(10),
             command_timeout: Duration::from_secs(60),
-            checks_crc: true,
+            has_crc: true,
         }
     }
 }

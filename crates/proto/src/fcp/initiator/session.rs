@@ -68,13 +68,13 @@ enum Current {
 impl Session {
     /// Starts a login: the first frame is in `transmit`.
     pub fn new(now: Instant, config: Config) -> Self {
-        let mut link = Link::new(PortId::default(), PortId::FABRIC);
+        let mut link = Link::new(PortId::default(), PortId::FABRIC, config.has_crc);
         let process = Process { kind: kind::FCP, parameters: service::INITIATOR | service::READ_XFER_RDY_DISABLED };
         let login = Login::begin(config.port, config.target, process, &mut link);
         Self {
             identity: (None, None),
             target: None,
-            framer: Framer::new(config.checks_crc),
+            framer: Framer::new(config.has_crc),
             link,
             phase: Phase::Login(Box::new(login)),
             current: Current::Unit(Header::default()),

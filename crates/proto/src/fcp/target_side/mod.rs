@@ -39,6 +39,8 @@ pub struct Config {
     pub login_timeout: Duration,
     /// The connection ends if the initiator is silent for this time.
     pub silence: Duration,
+    /// Whether frames carry a CRC, which is checked. A driver that never damages data does not need it.
+    pub has_crc: bool,
 }
 
 impl Default for Config {
@@ -49,6 +51,7 @@ impl Default for Config {
             burst_len: 1 << 20,
             login_timeout: Duration::from_secs(15),
             silence: Duration::from_secs(60),
+            has_crc: true,
         }
     }
 }
