@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine_process import events, ready, started
+from engine_process import completed, events, ready, started
 
 MIB = 1 << 20
 WITH_ACCESS = ("iscsi", "nvme-tcp")
@@ -90,8 +90,8 @@ def result_of(told: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize(("policy", "even"), [("fixed", False), ("round-robin", True), ("queue-depth", False)])
 def test_policy_decides_which_paths_carry_the_load(real_engine: Path, protocol: str, policy: str, even: bool) -> None:
     with served(real_engine) as server:
-        told = events(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy=policy))
-        paths = result_of(told)["paths"]
+        told = completed(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy=policy))
+        paths = result_of([told])["paths"]
     assert (paths["policy"], paths["even"]) == (policy, even)
     assert [each["name"] for each in paths["used"]] == server.addresses(protocol)
     first, second = (each["ios"] for each in paths["used"])
@@ -214,8 +214,8 @@ def test_load_uses_the_paths_with_the_best_access_state(real_engine: Path, proto
         ):
             for address, state in zip((first, second), states, strict=True):
                 server.set_access(address, state)
-            told = events(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy="round-robin"))
-            used = result_of(told)["paths"]["used"]
+            told = completed(real_engine, load(server.endpoint(protocol), 500_000_000, path_policy="round-robin"))
+            used = result_of([told])["paths"]["used"]
             assert [each["name"] for each in used if each["ios"]] == carriers, states
             assert [each["refused"] for each in used] == [0, 0], "known before the first I/O"
 
