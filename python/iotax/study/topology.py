@@ -378,33 +378,28 @@ def _refused_clients(protocol: str, topology: Topology, guests: int, clients: in
             yield name, "several clients have a link each to the kernel's targets; leave this out or say `clients: 1`"
 
 
-_NO_DISK = "there is no virtual disk"
-_WITH_IOTHREAD = ("virtio-blk", "virtio-scsi")
-_WITH_QUEUES = ("vduse", "virtio-blk", "virtio-scsi", "nvme")
+_OF_A_DISK: dict[str, tuple[tuple[str, ...], str]] = {
+    "iothread": (("virtio-blk", "virtio-scsi"), "QEMU's {attach} has none"),
+    "aio": (("vduse",), "QEMU's own initiators use sockets"),
+    "disk_cache": (("vduse",), "QEMU's own initiators have no page cache"),
+    "disk_queues": (("vduse", "virtio-blk", "virtio-scsi", "nvme"), "QEMU's {attach} has one"),
+}
+"""Setting of a virtual disk → the `attach` that has it, and why the others do not."""
 OF_A_DATASTORE = ("attach", "disk_queues", "iothread", "target", "kernel", "target_kernel")
 """What a disk that the hypervisor attaches can have."""
 
 
 def _refused_virtual_disk(topology: Topology, cpus: int) -> Iterator[tuple[str, str]]:
-    if topology.iothread and topology.attach not in _WITH_IOTHREAD:
-        reason = _NO_DISK if topology.attach == "guest" else f"QEMU's {topology.attach} has none"
-        yield "iothread", f"{reason}; say `attach: {' or '.join(_WITH_IOTHREAD)}`"
-    if topology.aio != Topology().aio and topology.attach != "vduse":
-        reason = "QEMU's own initiators use sockets" if topology.by_hypervisor else _NO_DISK
-        yield "aio", f"{reason}; say `attach: vduse`"
-    if topology.disk_cache != Topology().disk_cache:
-        if topology.attach != "vduse":
-            reason = "QEMU's own initiators have no page cache" if topology.by_hypervisor else _NO_DISK
-            yield "disk_cache", f"{reason}; say `attach: vduse`"
-        elif topology.aio == "native":
-            yield "disk_cache", "QEMU does Linux AIO only without the page cache; say `aio: threads` or `aio: io_uring`"
-    if topology.disk_queues:
-        if topology.attach not in _WITH_QUEUES:
-            reason = _NO_DISK if topology.attach == "guest" else f"QEMU's {topology.attach} has one"
-            yield "disk_queues", f"{reason}; say `attach: {' or '.join(_WITH_QUEUES)}`"
-        elif topology.disk_queues > cpus:
-            reason = "Linux uses at most one queue of a disk per processor"
-            yield "disk_queues", f"{reason}; say `lab: {{vm: {{cpus: {topology.disk_queues}}}}}`"
+    default = Topology()
+    for name, (able, lacks) in _OF_A_DISK.items():
+        if getattr(topology, name) != getattr(default, name) and topology.attach not in able:
+            reason = "there is no virtual disk" if topology.attach == "guest" else lacks.format(attach=topology.attach)
+            yield name, f"{reason}; say `attach: {' or '.join(able)}`"
+    if topology.attach == "vduse" and topology.disk_cache != default.disk_cache and topology.aio == "native":
+        yield "disk_cache", "QEMU does Linux AIO only without the page cache; say `aio: threads` or `aio: io_uring`"
+    if topology.attach != "guest" and (topology.disk_queues or 0) > cpus:
+        reason = "Linux uses at most one queue of a disk per processor"
+        yield "disk_queues", f"{reason}; say `lab: {{vm: {{cpus: {topology.disk_queues}}}}}`"
 
 
 def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
@@ -412,7 +407,7 @@ def _refused_datastore(topology: Topology) -> Iterator[tuple[str, str]]:
     if topology.target != "kernel":
         yield "target", "datastores are set up on the kernel's targets; leave one of both out"
     for name in Topology.model_fields:
-        if name not in (*OF_A_DATASTORE, "aio", "disk_cache") and getattr(topology, name) != getattr(default, name):
+        if name not in (*OF_A_DATASTORE, *_OF_A_DISK) and getattr(topology, name) != getattr(default, name):
             yield name, "the hypervisor's initiator reaches the target from the host, over none of the guests' links"
 
 

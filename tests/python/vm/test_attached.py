@@ -119,13 +119,18 @@ baseline: {protocol: virtio-scsi}
 """
 
 
-def test_a_virtual_disk_is_served_in_the_way_and_the_thread_that_a_study_says(tmp_path: Path, engine: Path) -> None:
-    with start(tmp_path, engine, SERVED) as running:
+def found_in(tmp_path: Path, engine: Path, study: str) -> dict[str, dict[str, str]]:
+    """What the guests read back for each label of a study, all of whose trials are good."""
+    with start(tmp_path, engine, study) as running:
         said = running.communicate(timeout=1100)[0]
     with Notebook(tmp_path / "kernels.iotax") as notebook:
         attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
     assert all(each.result is not None and is_verified(each.result) for each in attempts.values()), said
-    found = {name: each.connected.found for name, each in attempts.items() if each.connected}
+    return {name: dict(each.connected.found) for name, each in attempts.items() if each.connected}
+
+
+def test_a_virtual_disk_is_served_in_the_way_and_the_thread_that_a_study_says(tmp_path: Path, engine: Path) -> None:
+    found = found_in(tmp_path, engine, SERVED)
     assert {name: found[name]["aio"] for name in ("threads", "io_uring")} == {
         "threads": "threads",
         "io_uring": "io_uring",
@@ -152,12 +157,7 @@ baseline: {protocol: virtio-blk}
 
 
 def test_a_virtual_disk_has_the_queues_and_the_cache_that_a_study_says(tmp_path: Path, engine: Path) -> None:
-    with start(tmp_path, engine, QUEUES) as running:
-        said = running.communicate(timeout=1100)[0]
-    with Notebook(tmp_path / "kernels.iotax") as notebook:
-        attempts = {str(each.trial.treatment["protocol"]): each for each in notebook.attempts(1)}
-    assert all(each.result is not None and is_verified(each.result) for each in attempts.values()), said
-    found = {name: each.connected.found for name, each in attempts.items() if each.connected}
+    found = found_in(tmp_path, engine, QUEUES)
     assert {name: each.get("disk_queues") for name, each in found.items()} == {
         "writeback": "2",
         "writethrough": "1",
