@@ -70,15 +70,10 @@ macro_rules! number {
             pub fn fetch_or(&self, value: $number, order: Ordering) -> $number {
                 self.0.fetch_or(value, order)
             }
-
-            pub fn fetch_and(&self, value: $number, order: Ordering) -> $number {
-                self.0.fetch_and(value, order)
-            }
         }
     };
 }
 
-number!(AtomicU8, u8);
 number!(AtomicU32, u32);
 number!(AtomicU64, u64);
 number!(AtomicUsize, usize);

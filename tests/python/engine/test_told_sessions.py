@@ -244,6 +244,7 @@ def test_loads_of_one_session_share_a_file_that_is_nobody_elses(told: Any, tmp_p
     found = {result["id"]: result for result in (session.hear("result"), session.hear("result"))}
     assert [found["reads"]["write"]["ios"], found["writes"]["read"]["ios"]] == [0, 0]
     assert [result["checks"]["errors"] for result in found.values()] == [0, 0]
+    assert volume.read_bytes() != bytes(8 << 20), "written to, if not within the window of a busy machine"
 
 
 def test_loads_of_one_session_do_not_share_a_file_that_holds_others_data(told: Any, tmp_path: Path) -> None:
