@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # These targets rarely build test binaries twice from similar sources, so incremental compilation does not help.
 test test-vm test-all test-long: export CARGO_INCREMENTAL ?= 0
 
-.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench statistics pictures gallery fuzz sim-test engine install develop test-packages wheel try-wheel engine-static site clean
+.PHONY: run schema test test-vm test-all test-long test-bare test-built check check-rust check-python bench bench-peers statistics pictures gallery fuzz sim-test engine install develop test-packages wheel try-wheel engine-static site clean
 
 run: install
 	@$(BIN)/iotax run $(STUDY)
@@ -123,6 +123,10 @@ site: develop
 
 bench: develop
 	@PYTHONPATH=. $(BIN)/python -m bench $(ARGUMENTS)
+
+# The peers of the bench that no distribution packages, or not with all engines, in out/peers.
+bench-peers: develop
+	@PYTHONPATH=. $(BIN)/python -m bench.peers $(ARGUMENTS)
 
 # The charts and pictures of the README and the pages, from runs of the current commit: ten to thirty minutes, needs QEMU
 # and Chromium.

@@ -36,17 +36,6 @@ def program(name: str, package: str) -> str:
     return found
 
 
-def named(variable: str, what: str) -> Path:
-    """The path in an environment variable."""
-    value = os.environ.get(variable)
-    if not value:
-        raise UnavailableError(f"{variable} is not set: the path of {what}")
-    path = Path(value)
-    if not path.exists():
-        raise UnavailableError(f"{variable} names {value}, which is not there")
-    return path
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

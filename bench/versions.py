@@ -6,7 +6,8 @@ import contextlib
 import re
 import subprocess
 
-from bench.process import UnavailableError, named, program
+from bench.peers import peer
+from bench.process import UnavailableError, program
 
 
 def versions() -> dict[str, str]:
@@ -26,12 +27,12 @@ def versions() -> dict[str, str]:
         ("IOTAX_BENCH_FIO", "fio with libiscsi and libnfs", ""),
     ):
         with contextlib.suppress(UnavailableError):
-            found[name] = _told(str(named(variable, name) / inside), "--version")
+            found[name] = _told(str(peer(variable, name) / inside), "--version")
     with contextlib.suppress(UnavailableError):
-        found["Chimera"] = _told(str(named("IOTAX_BENCH_CHIMERA", "chimera")), "-v")
+        found["Chimera"] = _told(str(peer("IOTAX_BENCH_CHIMERA", "chimera")), "-v")
     with contextlib.suppress(UnavailableError):
         # It reports none itself, so use that of the fio with which it was built.
-        built = named("IOTAX_BENCH_T_IO_URING", "t/io_uring").resolve().parents[1]
+        built = peer("IOTAX_BENCH_T_IO_URING", "t/io_uring").resolve().parents[1]
         found["t/io_uring, of fio"] = _told(str(built / "fio"), "--version")
     return {name: version for name, version in found.items() if version}
 

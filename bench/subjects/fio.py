@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
-from bench.process import FailedError, UnavailableError, measure_window, named, program, run, running, wait_for_end
+from bench.peers import peer
+from bench.process import FailedError, UnavailableError, measure_window, program, run, running, wait_for_end
 from bench.sample import Figures, Sample
 from bench.subjects.base import Place, Reached
 
@@ -84,7 +85,7 @@ def _positive(rate_iops: float) -> float:
 
 def fio_with(ioengine: str) -> Path:
     """The fio that IOTAX_BENCH_FIO names, if it has this engine."""
-    fio = named("IOTAX_BENCH_FIO", f"a fio built with {ioengine}")
+    fio = peer("IOTAX_BENCH_FIO", f"a fio built with {ioengine}")
     if not re.search(rf"^\s*{ioengine}$", run(fio, "--enghelp"), re.MULTILINE):
         raise UnavailableError(f"{fio} has no engine {ioengine}")
     return fio
@@ -116,7 +117,7 @@ class TIoUring:
     options: tuple[str, ...] = ()
 
     def find(self) -> Path:
-        return named("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring")
+        return peer("IOTAX_BENCH_T_IO_URING", "fio's t/io_uring")
 
     def measure(self, program: Path, reached: Reached, place: Place, load: Load, timing: Timing) -> Sample:
         log = place.folder / "t_io_uring.log"

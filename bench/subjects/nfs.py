@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from bench.files import memory_folder, write_zeros
-from bench.process import UnavailableError, free_port, listens, named, program, run, running, wait_for_port
+from bench.peers import peer
+from bench.process import UnavailableError, free_port, listens, program, run, running, wait_for_port
 from bench.subjects.base import Place, Reached
 
 _GANESHA = """\
@@ -32,7 +33,7 @@ class Unfs3:
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Reached]:
-        unfsd = named("IOTAX_BENCH_UNFS3", "unfsd")
+        unfsd = peer("IOTAX_BENCH_UNFS3", "unfsd")
         port, log = free_port(), place.folder / "unfsd.log"
         with _exported() as folder:
             exports = place.folder / "unfsd.exports"
@@ -72,7 +73,7 @@ class Chimera:
 
     @contextlib.contextmanager
     def up(self, place: Place) -> Generator[Reached]:
-        daemon, copy = named("IOTAX_BENCH_CHIMERA", "chimera"), program("nfs-cp", "libnfs-utils")
+        daemon, copy = peer("IOTAX_BENCH_CHIMERA", "chimera"), program("nfs-cp", "libnfs-utils")
         for port in _CHIMERA_PORTS:
             if listens(port):
                 raise UnavailableError(f"port {port} is taken, and Chimera takes no other")

@@ -11,12 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.load import VOLUME_BYTES, Load, Timing
+from bench.peers import peer
 from bench.process import (
     FailedError,
     UnavailableError,
     free_port,
     measure_window,
-    named,
     parked,
     running,
     wait_for_end,
@@ -57,7 +57,7 @@ def _target(
 
 
 def _built(name: str) -> Path:
-    path = named("IOTAX_BENCH_SPDK", "SPDK's build directory") / "bin" / name
+    path = peer("IOTAX_BENCH_SPDK", "SPDK") / "bin" / name
     if not path.exists():
         raise UnavailableError(f"{path} is not there")
     return path

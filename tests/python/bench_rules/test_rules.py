@@ -355,7 +355,7 @@ def test_a_target_is_not_started_for_an_initiator_that_is_not_there(tmp_path, mo
     started = []
     monkeypatch.setattr(OurTarget, "up", lambda *_: started.append("up"))
     with (
-        pytest.raises(UnavailableError, match="IOTAX_BENCH_SPDK is not set"),
+        pytest.raises(UnavailableError, match="SPDK is not built"),
         Sides(OurTarget("nvme-tcp"), SpdkPerf()).up(Place(0, 1, tmp_path)),
     ):
         pass
