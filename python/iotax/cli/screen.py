@@ -23,7 +23,7 @@ from iotax.cli.treatments import COLORS, measured_columns
 from iotax.units import counted, show_rate
 from iotax.wording import brief, figure, processors, recovery, search, title
 from iotax.wording.conditions import ENCRYPTED_BRIEF, encrypted, under
-from iotax.wording.trust import SIMULATED_BRIEF
+from iotax.wording.trust import SIMULATED_BRIEF, disturbed_trials
 
 LINES = 24
 _BARS = (8, 5, 3, 0)
@@ -64,7 +64,7 @@ def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
     head = []
     if wrong := recovery.wrong_data(summary):
         head.append(Text(wrong, style="bold red"))
-    if disturbed := brief.disturbed(summary):
+    if disturbed := disturbed_trials(summary):
         head.append(Text(disturbed, style="bold yellow"))
     if data.simulated:
         head.append(Text(SIMULATED_BRIEF, style="yellow"))
@@ -95,7 +95,7 @@ def height(out: Console, part: RenderableType) -> int:
 
 
 def _folded() -> list[RenderableType]:
-    return [Text("Verdicts of disturbed runs are doubtful: see --long.")]
+    return [Text("Verdicts of disturbed trials are doubtful: see --long.")]
 
 
 def _verdicts(summary: Summary) -> list[RenderableType]:

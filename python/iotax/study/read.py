@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
@@ -50,17 +50,7 @@ def load_study(name: str) -> tuple[Study, str]:
         return read_study(f"{name}.yaml", builtin[name], folder_of(name)), builtin[name]
     path = Path(name)
     if not path.is_file():
-        near = _nearest(name, builtin)
-        raise StudyError(
-            name,
-            [
-                Problem(
-                    None,
-                    (),
-                    f"neither a file nor a built-in study{near}; `iotax studies` lists them, `iotax init` writes one",
-                )
-            ],
-        )
+        raise StudyError(name, [Problem(None, (), _no_study(path, builtin))])
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -68,6 +58,15 @@ def load_study(name: str) -> tuple[Study, str]:
     except OSError as error:
         raise StudyError(name, [Problem(None, (), f"cannot be read: {error}")]) from None
     return read_study(name, text, folder_of(name)), text
+
+
+def _no_study(path: Path, builtin: Mapping[str, str]) -> str:
+    if path.is_dir():
+        return "a folder, not a study file"
+    if path.suffix or path.parent != Path():
+        return "there is no such file; `iotax studies` lists the built-in studies, `iotax init` writes a file"
+    near = _nearest(str(path), builtin)
+    return f"neither a file nor a built-in study{near}; `iotax studies` lists them, `iotax init` writes one"
 
 
 def folder_of(name: str) -> Path:

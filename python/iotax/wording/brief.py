@@ -9,7 +9,7 @@ from iotax.analysis.estimate import Estimate
 from iotax.analysis.precision import precisions
 from iotax.analysis.responses import Response
 from iotax.analysis.summary import Summary
-from iotax.analysis.validity import DISTURBANCES, TITLES, Severity
+from iotax.analysis.validity import TITLES, Severity
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted, show_minutes
@@ -104,19 +104,6 @@ def _with_parts(found: Sequence[Line]) -> list[Line]:
 
 def _counted(found: Sequence[Line], word: str) -> int:
     return sum(line.word == word for line in found)
-
-
-def disturbed(summary: Summary) -> str:
-    """Printed first if most runs were disturbed; else empty."""
-    runs = summary.run_checks.values()
-    bad = [[c.key for c in checks if c.key in DISTURBANCES and c.level >= Severity.DOUBTFUL] for checks in runs]
-    hit = sum(map(bool, bad))
-    if hit * 2 <= len(bad):
-        return ""
-    were = "was" if hit == 1 else "were"
-    keys = {key for found in bad for key in found}
-    by = " by other work" if keys & {"wait", "foreign"} else ""
-    return f"{hit} of {counted(len(bad), 'run')} {were} disturbed{by}; repeat on a quiet machine."
 
 
 def validity(summary: Summary) -> str:

@@ -46,7 +46,7 @@ _SEEDS = (
 
 def trust(summary: Summary) -> list[Finding]:
     """Planned and measured runs, findings of the checks, excluded runs, and differences too small to detect."""
-    data, runs = summary.data, summary.run_checks
+    data = summary.data
     planned = data.planned_count or len({a.trial.id for a in data.attempts})
     text = f"{len(data.measured)} of {planned} planned trials were measured"
     if data.simulated:
@@ -57,13 +57,7 @@ def trust(summary: Summary) -> list[Finding]:
         are = "is" if len(data.not_done) == 1 else "are"
         text += f"; {counted(len(data.not_done), 'failed or interrupted attempt')} {are} listed"
     found = [Finding("", text + ".", "warning" if len(data.measured) < planned else "plain")]
-    disturbed = sum(
-        any(check.key in DISTURBANCES and check.level >= Severity.DOUBTFUL for check in checks)
-        for checks in runs.values()
-    )
-    if disturbed * 2 > len(runs):
-        were = "was" if disturbed == 1 else "were"
-        text = f"{disturbed} of {counted(len(runs), 'run')} {were} disturbed: repeat the study on a quiet machine."
+    if text := disturbed_trials(summary):
         found.append(Finding("disturbed", text, "warning"))
     if data.looks:
         text = f"{looked(data)}. Ratios get no verdict: adding until something differs finds differences that are not "
@@ -162,6 +156,19 @@ def _left_out(data: StudyData, both_ways: Sequence[tuple[Overall, Overall]]) -> 
         for kept, whole in both_ways
     ]
     return Finding("excluded", text, "warning", tuple(details))
+
+
+def disturbed_trials(summary: Summary) -> str:
+    """Printed first if most trials were disturbed; else empty."""
+    runs = summary.run_checks.values()
+    bad = [[c.key for c in checks if c.key in DISTURBANCES and c.level >= Severity.DOUBTFUL] for checks in runs]
+    hit = sum(map(bool, bad))
+    if hit * 2 <= len(bad):
+        return ""
+    were = "was" if hit == 1 else "were"
+    keys = {key for found in bad for key in found}
+    by = " by other work" if keys & {"wait", "foreign"} else ""
+    return f"{hit} of {counted(len(bad), 'trial')} {were} disturbed{by}; repeat on a quiet machine."
 
 
 def _apart(data: StudyData) -> Finding:

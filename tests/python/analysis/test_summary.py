@@ -249,7 +249,7 @@ def test_mostly_disturbed_runs_are_said_first_of_all_findings():
     every = [f"{p}/{n}/r{r}" for p in ("nfs3", "iscsi", "nvme-tcp") for n in (1, 8, 32) for r in (1, 2, 3)]
     summary = summarise(Simulation(unsteady=every).data(of))
     assert trust(summary)[1].subject == "disturbed"
-    assert "27 of 36 runs were disturbed" in trust(summary)[1].text
+    assert "27 of 36 trials were disturbed" in trust(summary)[1].text
     assert not any(f.subject == "disturbed" for f in trust(summarise(Simulation().data(of))))
 
 

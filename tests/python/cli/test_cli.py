@@ -288,6 +288,21 @@ def test_init_begins_with_a_built_in_study_under_the_name_of_the_file() -> None:
     assert not Path("other.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("qiuck", "neither a file nor a built-in study, did you mean 'quick'?; `iotax studies` lists them"),
+        ("mine.yaml", "there is no such file; `iotax studies` lists the built-in studies, `iotax init` writes a file"),
+        ("studies/quick", "there is no such file;"),
+        (".", "a folder, not a study file"),
+    ],
+)
+def test_a_study_that_does_not_exist_is_refused_as_what_its_name_looks_like(name: str, said: str) -> None:
+    refused = iotax("plan", name)
+    assert refused.exit_code == 2
+    assert refused.output.startswith(f"{name}: {said}")
+
+
 def test_quiet_says_only_what_went_wrong(tiny: Path, engine: FakeEngine) -> None:
     tiny.write_text(tiny.read_text().replace("[1, 8]", "[1]").replace("replicates: 2", "replicates: 1"))
     done = iotax("run", tiny, "a.iotax", "--quiet")

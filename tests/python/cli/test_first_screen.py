@@ -160,8 +160,8 @@ def test_disturbed_runs_are_said_first_and_verdicts_are_folded(tmp_path: Path, m
     waiting = [trial.id for trial in Simulation(seed=3).data(of).planned][:20]
     write_notebook(Path("n.iotax"), Simulation(seed=3, waiting=waiting).data(of))
     lines = lines_of("show", "n.iotax")
-    assert lines[1] == "20 of 36 runs were disturbed by other work; repeat on a quiet machine."
-    assert "Verdicts of disturbed runs are doubtful: see --long." in lines
+    assert lines[1] == "20 of 36 trials were disturbed by other work; repeat on a quiet machine."
+    assert "Verdicts of disturbed trials are doubtful: see --long." in lines
     assert not any(line.endswith(("more", "less")) for line in lines)
 
 
@@ -176,7 +176,7 @@ def test_role_that_was_asked_for_and_not_read_is_said_with_its_reason(
     write_notebook(Path("n.iotax"), Simulation(seed=3, waiting=waiting).data(of))
     lines = lines_of("show", "n.iotax")
     assert lines.count("No CPU time of the hypervisor: none was read, see --long.") == 1
-    assert ("Verdicts of disturbed runs are doubtful: see --long." in lines) == disturbed
+    assert ("Verdicts of disturbed trials are doubtful: see --long." in lines) == disturbed
 
 
 @pytest.mark.usefixtures("terminal")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from iotax.analysis import Summary
 from iotax.wording import brief, verdicts
+from iotax.wording.trust import disturbed_trials
 
 WIDTH, HEIGHT = 320, 22
 """Size of a row's drawing in its own coordinates."""
@@ -95,8 +96,8 @@ def forest(summary: Summary) -> Forest | None:
 
 
 def lead(summary: Summary, rows: Sequence[Row]) -> str:
-    """Says that most runs were disturbed, or names the largest difference, or that there is none."""
-    if disturbed := brief.disturbed(summary):
+    """Says that most trials were disturbed, or names the largest difference, or that there is none."""
+    if disturbed := disturbed_trials(summary):
         return disturbed
     differing = [row for row in rows if row.line.rank == 0 and row.sentence]
     if not summary.responses or not differing:
