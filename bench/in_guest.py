@@ -1,4 +1,4 @@
-"""How many instructions an I/O takes with more threads of the target, in a guest of four processors.
+"""How many instructions an I/O takes with more threads of the target, in a guest of eight processors.
 
 A virtual machine whose clock counts instructions runs its processors in turn. Its time is the sum of what all of them
 execute, 4 ns per instruction. While at least one processor has work, an I/O takes as much time as all instructions
@@ -35,14 +35,12 @@ from iotax.labs.vm.image import build
 from iotax.labs.vm.qemu import Machine, require_qemu
 
 PROTOCOLS = ("nvme-tcp", "iscsi", "nfs3")
-THREADS = (1, 2, 4)
+THREADS = (1, 2, 4, 8)
 QEMU_MIN = (8, 1)
 INSTRUCTION_NS = 4
 """Guest time per instruction."""
-_PROCESSORS = 4
+_PROCESSORS = 8
 _MONITOR_S = 20.0
-_CLIENTS = 4
-"""The same for all numbers of threads, so that only these differ."""
 _DEPTH = 8
 _VOLUME_BYTES = 16 << 20
 _MEMORY_BYTES = 768 << 20
@@ -101,12 +99,13 @@ def version_of(said: str) -> tuple[int, int]:
 
 
 def measure(guest: Guest, protocol: str, direction: str, threads: int, window_s: float) -> Counted:
-    """Counts one load. Raises EngineError if the run fails."""
+    """Counts one load: a client for each thread of the target, on a thread of its own. Raises EngineError if the run
+    fails."""
     thread = _thread(guest)
     said = guest.run(_SERVE.format(document=shlex.quote(json.dumps(_server(protocol, threads)))))
     ready = next(event for event in map(json.loads, said) if event["event"] == "ready")
     try:
-        document = _load(ready["portals"][0]["endpoint"], direction, window_s)
+        document = _load(ready["portals"][0]["endpoint"], direction, threads, window_s)
         before_ns = _asleep_ns(thread)
         result = run_load(find_engine(), document, lambda _: None, place=guest.port).result
         asleep_ns = _asleep_ns(thread) - before_ns
@@ -142,12 +141,12 @@ def _server(protocol: str, threads: int) -> dict[str, Any]:
     }
 
 
-def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
+def _load(endpoint: str, direction: str, clients: int, window_s: float) -> dict[str, Any]:
     return {
         "task": "run",
         "endpoint": endpoint,
-        "workers": _CLIENTS,
-        "threads": _CLIENTS,
+        "workers": clients,
+        "threads": clients,
         "outstanding": _DEPTH,
         "block_size_bytes": 4096,
         "read_percent": 100 if direction == "read" else 0,

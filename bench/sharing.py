@@ -30,9 +30,9 @@ from iotax.engine import find_engine
 from iotax.places.waiting import Engine
 
 PROTOCOLS = ("nvme-tcp", "iscsi", "nfs3")
-THREADS = (1, 2, 4)
+THREADS = (1, 2, 4, 8)
 MEDIA = ("memory", "file")
-_CLIENTS = 4
+_CLIENTS = 8
 """The same for all numbers of threads, so that only these differ."""
 _DEPTH = 8
 _VOLUME_BYTES = 16 << 20

@@ -1,4 +1,4 @@
-"""Instruction counts in a guest with four processors: the parts that need no guest."""
+"""Instruction counts in a guest with several processors: the parts that need no guest."""
 
 from __future__ import annotations
 

@@ -24,10 +24,17 @@ const PREFETCH_BYTES: usize = 512;
 /// The vectors of one send. They point into the transmit queue, into regions and into `staging`. They are valid while
 /// the queue from which they were gathered is neither changed nor dropped.
 pub(super) struct Gather {
-    iovecs: Vec<libc::iovec>,
+    vectors: Box<Vectors>,
+    /// How many of them are filled.
+    len: usize,
     staging: Vec<u8>,
     optimisations: Optimisations,
 }
+
+/// Aligned to two cache lines, which processors fetch together: allocators without a heap for each thread would place it
+/// beside memory that another thread writes in its turn.
+#[repr(align(128))]
+struct Vectors([libc::iovec; MAX_IOVECS]);
 
 /// The result of a send.
 pub(super) enum Sent {
@@ -40,16 +47,17 @@ pub(super) enum Sent {
 
 impl Gather {
     pub(super) fn new(optimisations: Optimisations) -> Self {
-        Self { iovecs: Vec::new(), staging: Vec::new(), optimisations }
+        let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self { vectors: Box::new(Vectors([none; MAX_IOVECS])), len: 0, staging: Vec::new(), optimisations }
     }
 
     /// Gathers from the front of the queue; returns the number of bytes gathered.
     fn fill(&mut self, transmit: &Transmit) -> usize {
-        self.iovecs.clear();
+        self.len = 0;
         self.staging.clear();
         let mut total = 0;
         for chunk in transmit.chunks() {
-            if self.iovecs.len() == MAX_IOVECS {
+            if self.len == MAX_IOVECS {
                 break;
             }
             let (address, len) = match chunk {
@@ -105,9 +113,9 @@ impl Gather {
     fn send_filled(&self, socket: &OwnedFd) -> Result<usize, i32> {
         // SAFETY: all-zero bytes are a valid msghdr (no name, no control data).
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-        message.msg_iov = self.iovecs.as_ptr().cast_mut();
+        message.msg_iov = self.vectors.0.as_ptr().cast_mut();
         // The field is a usize in glibc and an int in musl; the value is at most `MAX_IOVECS`.
-        message.msg_iovlen = self.iovecs.len() as _;
+        message.msg_iovlen = self.len as _;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: the vectors point into memory that is alive: `send` filled them from a queue that it has not touched
         // since. The system only reads it.
@@ -117,17 +125,18 @@ impl Gather {
 
     #[cfg(test)]
     fn iovecs(&self) -> &[libc::iovec] {
-        &self.iovecs
+        &self.vectors.0[..self.len]
     }
 
     fn push(&mut self, address: *const u8, len: usize) {
-        self.iovecs.push(libc::iovec { iov_base: address.cast_mut().cast(), iov_len: len });
+        self.vectors.0[self.len] = libc::iovec { iov_base: address.cast_mut().cast(), iov_len: len };
+        self.len += 1;
     }
 }
 
 impl std::fmt::Debug for Gather {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Gather({} vectors)", self.iovecs.len())
+        write!(f, "Gather({} vectors)", self.len)
     }
 }
 
