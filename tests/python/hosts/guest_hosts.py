@@ -129,7 +129,7 @@ class GuestHosts:
         for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         image = build(engine, lambda _: None, contents=Contents(database=database))
-        image = _with_ssh(image, folder, files or {}, multipath=links > 1)
+        image = with_ssh(image, folder, files or {}, multipath=links > 1)
         kind, _ = accelerator.choose(image, "auto", require_qemu())
         self.guests = Guests(image, accelerator=kind, clock="host", volume_bytes=4 * volume_bytes, links=links)
         try:
@@ -183,7 +183,7 @@ class GuestHosts:
         return port
 
 
-def _with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipath: bool) -> Image:
+def with_ssh(image: Image, folder: Path, files: Mapping[str, bytes], *, multipath: bool) -> Image:
     """Appends a second archive to the image; the kernel unpacks both."""
     store, asked = Store(cache_root() / "packages"), (*_PROGRAMS, *(_MULTIPATH if multipath else ()))
     packages = store.fetch([*(name for name, _ in asked), "dmsetup"])

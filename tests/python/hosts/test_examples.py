@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "hosts"
 INVENTORIES = ("site.yaml", "site-esxi.yaml", "site-kvm.yaml")
 EXAMPLES = sorted(each.stem for each in FOLDER.glob("*.yaml") if each.name not in INVENTORIES)
 """One example for each published study and each hypervisor."""
-HYPERVISORS = ("kubevirt", "libvirt", "proxmox")
+HYPERVISORS = ("kubevirt", "libvirt", "libvirt-one-disk", "proxmox")
 PARTS = ("initiators", "hypervisors")
 ESXI = [name for name in EXAMPLES if name not in ("tr-3808", *HYPERVISORS)]
 

@@ -143,3 +143,23 @@ def test_data_of_others_and_missing_disks_are_named_by_the_host(network: Network
     with pytest.raises(LabUnusable):
         opened(text, "guest-disk://nfs{client}").prepare(quiet)
     assert files[0].read_bytes().startswith(b"somebody's thesis")
+
+
+def test_a_disk_that_appears_after_the_command_that_attaches_it_is_waited_for(
+    network: Network, guests: Guests, opened: Open
+) -> None:
+    names = [f"vd{network.here.rpartition('.')[0].replace('.', '-')}{letter}" for letter in "abcd"]
+    for name in names:
+        guests.disk(name)
+    guests.shows("h1", {names[0]: "late", names[1]: "nfs1 b"})
+    guests.shows("h2", {names[2]: "nfs2", names[3]: "nfs2 b"})
+    serial = network.folder / "fake-h1/sys/block" / names[0] / "serial"
+    # The command ends a second before the disk appears, as those of hypervisors do.
+    attach = f"(sleep 1; echo nfs1 >{serial}) >/dev/null 2>&1 &"
+    hook = f"hooks: [{{at: before level, host: h1, levels: {{protocol: NFS datastore}}, run: '{attach}'}}]"
+    lab = opened(written(network, "nfs{client}").replace("hosts: {", f"hosts: {{{hook}, "))
+    [missing] = [each for each in lab.check() if each.kind == "warning" and "no disk of this host" in each.message]
+    assert missing.subject == "NFS datastore on h1 (guest-disk://nfs{client})"
+    assert missing.message.endswith("`iotax check` does not run them; `iotax run` does, and looks")
+    lab.prepare(quiet)
+    assert serial.read_text() == "nfs1\n"

@@ -326,6 +326,7 @@ def test_there_is_an_example_for_every_published_study_of_hosts_and_every_hyperv
         "fcp-or-fc-nvme",
         "ip-or-fc",
         "kubevirt",
+        "libvirt-one-disk",
         "libvirt",
         "nfs-or-fc-cpu",
         "nfs-or-iscsi",

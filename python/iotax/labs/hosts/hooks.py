@@ -21,6 +21,8 @@ _OUTPUT_CHARACTERS_MAX = 4000
 _OUTPUT_BYTES_MAX = 64 << 10
 """Bytes held while it runs: more than are kept, so that a secret at the edge is complete and can be removed."""
 
+_BRINGING: tuple[Moment, ...] = ("before study", "before level")
+
 
 @dataclass
 class Hooks:
@@ -35,6 +37,11 @@ class Hooks:
     _said: list[str] = field(default_factory=list)
     _entered: list[dict[str, LevelValue]] = field(default_factory=list)
     """Levels that trials are at, as `levels` of hooks name them."""
+
+    @property
+    def bring(self) -> bool:
+        """Whether commands may attach disks or map LUNs, which are then looked at."""
+        return any(hook.at in _BRINGING for hook in self.lab.hooks)
 
     async def run(self, at: Moment, treatment: Mapping[str, LevelValue] | None = None) -> None:
         """Runs the commands of this moment one after another; `treatment` is a trial's. Raises HostFault for the first

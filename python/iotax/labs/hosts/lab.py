@@ -66,8 +66,8 @@ _SERVE_S = 60.0
 _ENDING_S = 1.0
 _ANSWER_S = 10.0
 """The end of a server may be noticed this much later than the failures it causes."""
-_BRINGING: tuple[Moment, ...] = ("before study", "before level")
-"""Moments of commands that may map a LUN or prepare other things that are checked."""
+_APPEAR_S = 30.0
+"""How long a disk may take to appear after the command that attaches it."""
 _LOST = frozenset({"lost", "unreachable", "silent", "died"})
 """Kinds of failure of a host that can be gone."""
 _FILL_BYTES_PER_S = 20 << 20
@@ -156,10 +156,10 @@ class HostsLab(Lab):
         if any(each.kind == "error" for each in found):
             return found
         volumes = wait_for(self._volumes.check(lambda _: None, commands=False))
-        if any(hook.at in _BRINGING for hook in self._spec.hooks):
-            said = "unless commands of the study bring it: `iotax check` does not run them; `iotax run` does, and looks"
+        if self._hooks.bring:
+            said = "Commands of the study may bring it: `iotax check` does not run them; `iotax run` does, and looks"
             volumes = [
-                replace(each, kind="warning", message=f"{each.message}: {said}") if each.kind == "error" else each
+                replace(each, kind="warning", message=f"{each.message}. {said}") if each.kind == "error" else each
                 for each in volumes
             ]
         return [*found, *disturbing(self.study, "warning"), *volumes, *self._joined()]
@@ -191,6 +191,8 @@ class HostsLab(Lab):
             # First, since a LUN may have to be mapped before anybody can look at it.
             wait_for(self._hooks.run("before study"))
             self._prepared = True
+            if self._hooks.bring:
+                self._volumes.paths.appear_s = _APPEAR_S
             findings += wait_for(self._volumes.check(progress))
             findings += self._joined()
             if any(each.kind in ("error", "refused") for each in findings):

@@ -7,9 +7,11 @@ lease ends for any reason, the script takes down the paths in the host's journal
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -26,6 +28,7 @@ from iotax.study.topology import given
 UP_S = 120.0
 """A login, a scan and a disk that settles; each step of the script has its own, shorter limit."""
 _ARMED_S = 60.0
+_LOOK_AGAIN_S = 0.5
 _KINDS = frozenset({"missing", "denied", "unreachable", "in_use", "disk_full", "not_found", "usage"})
 _LOCAL = "local:"
 _SECRETS = "secrets=stdin"
@@ -88,6 +91,9 @@ class Paths:
 
     def __init__(self, binary: Binary, *, together: bool = False) -> None:
         self._binary, self._together = binary, together
+        self.appear_s = 0.0
+        """How long a disk may take to appear on a host: a hypervisor's command that attaches one ends before the
+        guest's kernel has found it."""
         self._keepers: dict[str, Task] = {}
         self._up: dict[str, dict[tuple[str, ...], Attached]] = {}
         """Host → requested path → result."""
@@ -100,6 +106,16 @@ class Paths:
         """The path of an endpoint, with `{client}` filled in; takes down another path first if it may not stay. Raises
         HostFault. Paths that are on the host anyway are looked up each time, since their names may lead elsewhere by
         now."""
+        until_s = time.monotonic() + (self.appear_s if uri.startswith((GUEST_DISK, _LOCAL)) else 0)
+        while True:
+            try:
+                return await self._up_now(place, uri, settings)
+            except HostFault as fault:
+                if fault.kind != "not_found" or time.monotonic() >= until_s:
+                    raise
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _up_now(self, place: HostPlace, uri: str, settings: Settings) -> Attached:
         if uri.startswith(GUEST_DISK):
             await self._keep(place)
             uri = await self._guest_disk(place, uri)
