@@ -41,8 +41,8 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108
 """For files, because there the server's threads do their I/O themselves; elsewhere, with epoll, other threads would."""
 _DEADLINE_S = 120.0
 _LONGER_S = 3.0
-"""How much longer the loads' windows are than that of the trace. On a busy machine the first load connects long before
-the last one, and the end of a connection within the trace would count as part of the I/O."""
+"""How much longer the loads' windows are than that of the trace. The first load connects long before the last one, and
+the end of a connection within the trace would count as part of the I/O."""
 _PIPE_BYTES = 1 << 16
 _SCHEDULED = re.compile(r"SCHED\[(\d+)\]:\s+acquired lock")
 
@@ -121,15 +121,10 @@ def measure(protocol: str, direction: str, threads: int, window_s: float, media:
             endpoint = server.expect("ready", time.monotonic() + _DEADLINE_S)["portals"][0]["endpoint"]
             if media == "memory":
                 follower.leave_out(volume_in(Path(f"/proc/{server.pid}/maps").read_text()))
-            with contextlib.ExitStack() as running:
-                document = _load(endpoint, direction, window_s)
-                loads = [running.enter_context(Engine(engine, "load", document)) for _ in range(_CLIENTS)]
-                for load in loads:
-                    load.expect("connected", time.monotonic() + _DEADLINE_S)
-                time.sleep(window_s)
-                trace, traced_s = follower.trace_for(window_s)
-                results = [load.expect("result", time.monotonic() + _DEADLINE_S) for load in loads]
-    ios = traced_s * sum(each[direction]["ios"] / each["window"]["duration_ns"] * 1e9 for each in results)
+            longer_s = _LONGER_S
+            while (traced := _traced(follower, engine, endpoint, direction, window_s, longer_s)) is None:
+                longer_s *= 2
+    trace, ios = traced
     moves = trace.moves()
     return Sharing(
         ios=ios,
@@ -138,6 +133,25 @@ def measure(protocol: str, direction: str, threads: int, window_s: float, media:
         lines=len(moves),
         threads=len(trace.instructions),
     )
+
+
+def _traced(
+    follower: _Follower, engine: Path, endpoint: str, direction: str, window_s: float, longer_s: float
+) -> tuple[Trace, float] | None:
+    """A trace of the server while all clients load it, and their I/Os in its window. None if the machine was so busy
+    that the first client may have ended within it."""
+    with contextlib.ExitStack() as running:
+        document = _load(endpoint, direction, window_s, longer_s)
+        loads = [running.enter_context(Engine(engine, "load", document)) for _ in range(_CLIENTS)]
+        begun_s = time.monotonic()
+        for load in loads:
+            load.expect("connected", time.monotonic() + _DEADLINE_S)
+        time.sleep(window_s)
+        trace, traced_s = follower.trace_for(window_s)
+        if time.monotonic() - begun_s > 2 * window_s + longer_s:
+            return None
+        results = [load.expect("result", time.monotonic() + _DEADLINE_S) for load in loads]
+    return trace, traced_s * sum(each[direction]["ios"] / each["window"]["duration_ns"] * 1e9 for each in results)
 
 
 def volume_in(maps: str) -> range:
@@ -218,7 +232,7 @@ def _server(protocol: str, threads: int, volume: dict[str, Any]) -> dict[str, An
     }
 
 
-def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
+def _load(endpoint: str, direction: str, window_s: float, longer_s: float) -> dict[str, Any]:
     """The document of each client's load. All clients use the same places."""
     return {
         "task": "run",
@@ -230,7 +244,7 @@ def _load(endpoint: str, direction: str, window_s: float) -> dict[str, Any]:
         "random_percent": 100,
         "working_set_bytes": _VOLUME_BYTES,
         "warmup_ns": int(window_s * 1e9),
-        "runtime_ns": int((window_s + _LONGER_S) * 1e9),
+        "runtime_ns": int((window_s + longer_s) * 1e9),
         "verify": False,
     }
 
