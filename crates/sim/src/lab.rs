@@ -257,7 +257,7 @@ impl Lab {
         let trunk = if let Switches::Two(trunk) = self.paths.switches { Some(trunk) } else { None };
         running.fabrics = (0..fabrics).map(|_| running.world.add_fabric(&self.link, trunk)).collect();
         let controllers: Vec<Option<Controller>> =
-            (0..self.paths.controllers).map(|number| self.add_controller(&mut running, number)).collect();
+            (0..self.paths.controllers).map(|number| self.add_controller(&mut running, number, run)).collect();
         self.join_partners(&mut running, &controllers);
         let mut first_worker = 0;
         for Reach { volume, direct, forwarded } in self.paths.reaches(self.machines) {
@@ -329,7 +329,7 @@ impl Lab {
 
     /// A server with its volume, on a machine of its own. After a takeover it also has its partner's volume; the lost
     /// controller gives `None`.
-    fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32) -> Option<Controller> {
+    fn add_controller<T>(&self, running: &mut Running<'_, T>, number: u32, run: &RunConfig) -> Option<Controller> {
         if self.paths.takeover == Some(number) {
             return None;
         }
@@ -342,7 +342,7 @@ impl Lab {
         let described: Vec<(Vec<IpAddr>, Volume)> = volumes
             .iter()
             .map(|number| {
-                let volume = self.volume(world, *number);
+                let volume = self.volume(world, *number, run);
                 if let Store::Disk { disk, .. } = volume.store {
                     running.disks.push(disk);
                 }
@@ -353,7 +353,7 @@ impl Lab {
         let export = (self.protocol, happening::options(self.protocol, &self.happenings));
         let server = Exporter::start_at(world, &described, port, export, self.target_threads, STARTED_UNIX_NS);
         for memory in server.memories() {
-            if self.filled && self.media.is_none() {
+            if self.filled && self.media.is_none() && run.looks_at_data() {
                 volume::fill(&**memory, &Pool::default(), 0, self.size_bytes, FILL.run);
             }
             world.stays(Rc::clone(memory));
@@ -367,7 +367,7 @@ impl Lab {
     }
 
     /// The volume of one controller, on its media.
-    fn volume(&self, world: &mut World, number: u32) -> Volume {
+    fn volume(&self, world: &mut World, number: u32, run: &RunConfig) -> Volume {
         let seed = self.seed ^ u64::from(number) << 32;
         let disk = self.media.as_ref().map(|media| {
             let mut disk = Disk::new(self.size_bytes as usize, media.clone(), seed);
@@ -377,7 +377,8 @@ impl Lab {
             }
             world.add_disk(disk)
         });
-        let store = disk.map_or(Store::Memory, |disk| Store::Disk { disk, block_size: 512 });
+        let memory = if run.looks_at_data() { Store::Memory } else { Store::Blank };
+        let store = disk.map_or(memory, |disk| Store::Disk { disk, block_size: 512 });
         let burn_ns = self.burn_ns + self.target.io_ns;
         Volume { size_bytes: self.size_bytes, store, delay_ns: self.delay_ns, burn_ns }
     }

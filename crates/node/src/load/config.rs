@@ -113,6 +113,12 @@ pub enum LocalUnit {
 }
 
 impl RunConfig {
+    /// Whether it compares or interprets what it reads.
+    #[must_use]
+    pub fn looks_at_data(&self) -> bool {
+        self.verify || self.read_back || self.oltp.is_some()
+    }
+
     pub fn check(&self) -> Result<(), Failure> {
         for (holds, message, field) in [
             (self.outstanding > 0, "must be at least 1", "outstanding"),
