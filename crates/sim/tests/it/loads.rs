@@ -10,7 +10,7 @@ use iotax_node::{
 };
 use iotax_proto::Instant;
 use iotax_sim::{
-    Disk, Exporter, HostId, Link, Media, PROTOCOLS, Store, Volume, Ways, World, add_load, connection_config,
+    Disk, Exporter, HostId, Link, Media, PROTOCOLS, Store, Volume, Ways, World, add_load, connection_config, lab::Lab,
 };
 
 const SIZE: u64 = 4 << 20;
@@ -106,5 +106,20 @@ fn same_seed_is_the_same_run_and_another_is_not() {
         assert_eq!(first, over(&link, protocol, mixed(), true, 5), "{protocol:?}");
         assert_ne!(first.1, over(&link, protocol, mixed(), true, 6).1, "{protocol:?}");
         assert_eq!((first.0.verify.wrong_blocks, first.0.write.errors), (0, 0), "{protocol:?}");
+    }
+}
+
+#[test]
+fn load_that_looks_at_no_data_measures_the_same_without_any() {
+    let link = Link { latency: Duration::from_micros(50), rate_bytes_per_s: Some(1_000_000_000), ..Link::default() };
+    for (protocol, name) in PROTOCOLS {
+        let measured = |verify| {
+            let run = RunConfig { verify, filled: true, read_percent: 50.0, ..run(8) };
+            let lab = Lab { filled: true, ..crate::support::lab(protocol, link.clone()) };
+            lab.run(&run, 2, None, Ok, |_| {}).expect("a simulation").measured
+        };
+        let (looks, blank) = (measured(true), measured(false));
+        assert!(looks.verify.checked_blocks > 0 && blank.verify.checked_blocks == 0, "{name}");
+        assert_eq!((&looks.read, &looks.write), (&blank.read, &blank.write), "{name}");
     }
 }
