@@ -218,7 +218,7 @@ class Results:
         """Writes the report, beside the notebook when no file is named. Raises OutputRefused if it would replace a
         notebook or a study."""
         with Notebook(self.path) as opened:
-            return write(opened, Path(path) if path is not None else self.path.with_suffix(".html"), run=self.run)
+            return write(opened, Path(path) if path is not None else opened.report_path(self.run), run=self.run)
 
     def _against(self, baseline: Mapping[str, LevelValue] | None, margin_percent: float | None) -> Summary:
         if baseline is None and margin_percent is None:

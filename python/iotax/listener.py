@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,50 +72,14 @@ class Listeners(Listener):
     def __init__(self, *each: Listener) -> None:
         self._each = each
 
-    def earlier(self, attempts: Sequence[Attempt]) -> None:
-        for one in self._each:
-            one.earlier(attempts)
 
-    def planned(self, plan: Plan, left: list[Trial], resumed: bool) -> None:
+def _to_each(name: str) -> Callable[..., None]:
+    def tell(self: Listeners, *news: object) -> None:
         for one in self._each:
-            one.planned(plan, left, resumed)
+            getattr(one, name)(*news)
 
-    def replicated(self, trials: list[Trial], unit: str) -> None:
-        for one in self._each:
-            one.replicated(trials, unit)
+    return tell
 
-    def extended(self, trials: list[Trial]) -> None:
-        for one in self._each:
-            one.extended(trials)
 
-    def step(self, step: Step) -> None:
-        for one in self._each:
-            one.step(step)
-
-    def background(self, background: Background) -> None:
-        for one in self._each:
-            one.background(background)
-
-    def started(self, trials: Sequence[Trial], attempt: int) -> None:
-        for one in self._each:
-            one.started(trials, attempt)
-
-    def sample(self, sample: Sample) -> None:
-        for one in self._each:
-            one.sample(sample)
-
-    def ended(self, attempt: Attempt) -> None:
-        for one in self._each:
-            one.ended(attempt)
-
-    def warning(self, message: str) -> None:
-        for one in self._each:
-            one.warning(message)
-
-    def concluded(self, summary: Ending) -> None:
-        for one in self._each:
-            one.concluded(summary)
-
-    def closed(self, closing: Closing) -> None:
-        for one in self._each:
-            one.closed(closing)
+for _name in [name for name in vars(Listener) if not name.startswith("_")]:
+    setattr(Listeners, _name, _to_each(_name))

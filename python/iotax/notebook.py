@@ -255,6 +255,13 @@ class Notebook:
         without = {each.trial.id: each.result.left_out for each in done if each.result}
         return {trial: left_out for trial, left_out in without.items() if left_out}
 
+    def report_path(self, run: int | None = None) -> Path:
+        """Where the report of a run stands unless another file is named; each run has its own, so that none replaces
+        another's."""
+        number = self.run(run).id
+        name = self.path.stem if number == self.runs()[0].id else f"{self.path.stem}-run{number}"
+        return self.path.with_name(f"{name}.html")
+
     def is_written(self) -> bool:
         """Whether a process that lives writes to this notebook."""
         return _is_locked(self.path)
@@ -375,6 +382,13 @@ class Writer(Notebook):
     def close(self) -> None:
         super().close()
         self._lock.release()
+
+    def report_path(self, run: int | None = None) -> Path:
+        """Where the report of a run stands unless another file is named; each run has its own, so that none replaces
+        another's."""
+        number = self.run(run).id
+        name = self.path.stem if number == self.runs()[0].id else f"{self.path.stem}-run{number}"
+        return self.path.with_name(f"{name}.html")
 
     def is_written(self) -> bool:
         return True

@@ -12,7 +12,7 @@ Pure: typed records in, dataclasses out; no lab, no process, no file.
   cpu_io_threads, cpu_vhost, cpu_host_rest, cpu_initiator_kernel, cpu_target_kernel;
 - `shifts`: for each arm and condition a `Shift` whose `points` give the latency difference to the baseline, in µs and
   as a ratio, at each quantile;
-- `steady`: trial id → `SteadyState` (SNIA's window, MSER-5, batch means); `noise`: each response's `Noise` floor;
+- `noise`: each response's `Noise` floor;
 - `models[key].variation`: variances of logarithms between blocks, whole plots and runs, where the design is balanced;
 - `data.excluded`: runs that the study's `exclude` leaves out, each with its findings, and `unexcluded` the summary with
   them (None if there are none);
@@ -28,14 +28,12 @@ from iotax.analysis.estimate import Estimate
 from iotax.analysis.noise import Noise
 from iotax.analysis.quantiles import Quantile, Shift, ShiftPoint
 from iotax.analysis.responses import RESPONSES, Response, Run
-from iotax.analysis.steady import BatchMeans, SteadyState
 from iotax.analysis.summary import CellSummary, Summary, summarise
 from iotax.analysis.validity import Check, Severity
 from iotax.analysis.verdict import Verdict
 
 __all__ = [
     "RESPONSES",
-    "BatchMeans",
     "CellSummary",
     "Check",
     "Comparison",
@@ -50,7 +48,6 @@ __all__ = [
     "Severity",
     "Shift",
     "ShiftPoint",
-    "SteadyState",
     "StudyData",
     "Summary",
     "Tax",

@@ -9,38 +9,13 @@ from iotax.analysis.compare import Model, at_equal_rates
 from iotax.analysis.data import Cell
 from iotax.analysis.estimate import Estimate
 from iotax.analysis.model import Weights
-from iotax.analysis.responses import (
-    BANDWIDTH,
-    CPU,
-    CPU_HYPERVISOR,
-    CPU_INITIATOR,
-    CPU_MACHINE,
-    CPU_TARGET,
-    DISK_IOPS,
-    IOPS,
-    LATENCY,
-    LONGEST_GAP,
-    P99,
-    TRANSACTIONS,
-    UTILISATION,
-    Response,
-)
+from iotax.analysis.responses import ASKED, BANDWIDTH, P99, Response
 from iotax.records import Carrier
 from iotax.study import Study
 from iotax.study.published import PublishedFigure, Span, Statistic, rounding
 from iotax.trial import LevelValue
 
-RESPONSE_OF = {
-    "iops": IOPS,
-    "bandwidth": BANDWIDTH,
-    "latency": LATENCY,
-    "latency_p99": P99,
-    "cpu_per_io": CPU,
-    **{each.key: each for each in (CPU_INITIATOR, CPU_TARGET, CPU_HYPERVISOR, CPU_MACHINE, *UTILISATION)},
-    "transactions": TRANSACTIONS,
-    "disk_iops": DISK_IOPS,
-    "longest_gap": LONGEST_GAP,
-}
+RESPONSE_OF = ASKED | {"bandwidth": BANDWIDTH, "latency_p99": P99}
 """A source's response → ours."""
 
 Agreement: TypeAlias = Literal["agrees", "lower", "higher", "between", "unknown", "carrier", "rates"]

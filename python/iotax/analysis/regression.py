@@ -12,9 +12,6 @@ from scipy.special import fdtrc
 class Fit:
     columns: np.ndarray
     coefficients: np.ndarray
-    standard_errors: np.ndarray
-    hc3_errors: np.ndarray
-    """Standard errors that hold where the scatter differs between observations (HC3)."""
     hc2_covariance: np.ndarray
     """Variance of the coefficients (HC2: unbiased if the scatter is even after all; HC3 overstates it for
     many terms)."""
@@ -22,9 +19,6 @@ class Fit:
     leverage: np.ndarray
     residual_df: int
     sse: float
-    r_squared: float
-    """Centred where the model has a constant; about the origin else, and then no headline."""
-    f_value: float
 
     @property
     def residual_sd(self) -> float:
@@ -63,7 +57,7 @@ class FTest:
 def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     """Ordinary least squares of `y` on the columns given; no constant is added.
 
-    HC2 and HC3 weigh each squared residual by its leverage (MacKinnon and White 1985).
+    HC2 weighs each squared residual by its leverage (MacKinnon and White 1985).
     """
     x, observed = np.asarray(columns, dtype=float), np.asarray(y, dtype=float)
     inverse, rank = np.linalg.pinv(x, rcond=1e-15), int(np.linalg.matrix_rank(x))
@@ -72,24 +66,15 @@ def fit(columns: np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     leverage = np.einsum("ij,ji->i", x, inverse)
     free = np.clip(1 - leverage, 1e-12, 1)
     sse, residual_df = float(residuals @ residuals), len(observed) - rank
-    has_constant = int(np.linalg.matrix_rank(np.column_stack((np.ones(len(x)), x)))) == rank
-    about = observed - observed.mean() if has_constant else observed
-    explained, model_df = float(about @ about) - sse, rank - has_constant
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.float64(sse) / residual_df
-        return Fit(
-            columns=x,
-            coefficients=coefficients,
-            standard_errors=np.sqrt(np.diag(inverse @ inverse.T) * variance),
-            hc3_errors=np.sqrt(np.sum((inverse * (residuals / free)) ** 2, axis=1)),
-            hc2_covariance=(inverse * (residuals**2 / free)) @ inverse.T,
-            residuals=residuals,
-            leverage=leverage,
-            residual_df=residual_df,
-            sse=sse,
-            r_squared=float(1 - np.float64(sse) / (about @ about)),
-            f_value=float(np.float64(explained) / model_df / variance),
-        )
+    return Fit(
+        columns=x,
+        coefficients=coefficients,
+        hc2_covariance=(inverse * (residuals**2 / free)) @ inverse.T,
+        residuals=residuals,
+        leverage=leverage,
+        residual_df=residual_df,
+        sse=sse,
+    )
 
 
 def pseudo_inverse(columns: np.ndarray) -> tuple[np.ndarray, int]:

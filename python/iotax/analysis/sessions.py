@@ -46,8 +46,6 @@ class SessionScatter:
     sessions: int
     share_of_sessions: float
     """The share of a fresh start in the variance of a session's ratio; its slices cause the rest."""
-    sessions_for_half: int
-    """With so many the intervals of ratios were half as wide, if sessions go on to scatter alike."""
 
 
 def arm_rounds(runs: Sequence[Run], grid: Grid, response: Response) -> list[ArmRounds]:
@@ -84,7 +82,7 @@ def session_scatter(runs: Sequence[Run], grid: Grid, response: Response) -> Sess
         return None
     whole = Scatter(sum(part.sessions for part in parts), sum(part.slices for part in parts))
     sessions = min(len(arm.by_session) for arm in arms)
-    return SessionScatter(response, sessions, whole.share_of_sessions, for_width(sessions, 0.5) or SESSIONS_MAX)
+    return SessionScatter(response, sessions, whole.share_of_sessions)
 
 
 def for_width(sessions: int, share: float) -> int | None:

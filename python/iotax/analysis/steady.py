@@ -1,8 +1,8 @@
 """Is a series steady, and is a volume? A label, never a verdict that is forced.
 
-Three questions of one series of intervals: does its level hold (SNIA's window), did the warm-up end before it began
-(MSER-5), and how far are its intervals independent (batch means)? None of them makes seconds into observations: what a
-run is known to is said by other runs. The first one also says what preconditioning is left to do on a volume.
+Two questions of one series of intervals: does its level hold (SNIA's window), and did the warm-up end before it began
+(MSER-5)? Neither makes seconds into observations: what a run is known to is said by other runs. The first one also says
+what preconditioning is left to do on a volume.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from enum import StrEnum
 
 import numpy as np
 
-from iotax.analysis import student
 from iotax.records import Conditioning
 from iotax.study.precondition import Precondition
 
@@ -21,8 +20,6 @@ SNIA_EXCURSION_MAX = 0.10
 MSER_SAMPLES_MIN = 50
 WARMUP_BIAS_MAX = 0.01
 """Change of the mean below which a short warm-up does not matter."""
-BATCHES_MIN = 20
-LAG1_MAX = 0.1
 
 
 class Label(StrEnum):
@@ -46,25 +43,6 @@ class SniaWindow:
 
 
 @dataclass(frozen=True)
-class BatchMeans:
-    """A mean whose interval allows for neighbours that resemble each other (Law and Kelton, ch. 9)."""
-
-    batches: int
-    size: int
-    """Samples in each."""
-    mean: float
-    half_width: float
-    """Half-width of the 95 % interval, with batches as observations."""
-    lag1: float
-    """Correlation of neighbouring batches."""
-
-    @property
-    def independent(self) -> bool:
-        """Otherwise the interval is too narrow, and the run too short for one."""
-        return abs(self.lag1) < LAG1_MAX
-
-
-@dataclass(frozen=True)
 class SteadyState:
     """The findings on a run's series."""
 
@@ -75,7 +53,6 @@ class SteadyState:
     samples."""
     warmup_bias: float = 0.0
     """Change of the mean if they were discarded, as a share."""
-    batches: BatchMeans | None = None
 
     @property
     def warmup_too_short(self) -> bool:
@@ -89,13 +66,13 @@ def steady_state(values: Sequence[float]) -> SteadyState:
     window = snia_window(rounds_of(values))
     label = Label.STEADY if window and window.steady else Label.UNSTEADY
     if len(values) < MSER_SAMPLES_MIN:
-        return SteadyState(label, window, batches=batch_means(values))
+        return SteadyState(label, window)
     cut = mser5(values)
     # MSER-5 would cut more than half of pure noise one time in four: only the resulting change counts.
     kept = np.asarray(values[cut if cut is not None else len(values) // 2 :], dtype=float).mean()
     whole = float(np.mean(values))
     bias = abs(whole - kept) / kept if kept > 0 else float("inf")
-    return SteadyState(label, window, cut, float(bias), batch_means(values))
+    return SteadyState(label, window, cut, float(bias))
 
 
 def snia_window(rounds: Sequence[float]) -> SniaWindow | None:
@@ -131,30 +108,6 @@ def mser5(values: Sequence[float]) -> int | None:
     rest = [batches[d:] for d in range(len(batches) - 2)]
     best = int(np.argmin([float(np.var(r)) / len(r) for r in rest]))
     return None if best > len(batches) / 2 else best * 5
-
-
-def batch_means(values: Sequence[float]) -> BatchMeans | None:
-    """The smallest batches that are nearly independent; if none are, the largest that leave 20. None if there are fewer
-    than 20 samples."""
-    found = None
-    size = 1
-    while len(values) // size >= BATCHES_MIN:
-        found = _batched(values, size)
-        if found.independent:
-            return found
-        size *= 2
-    return found
-
-
-def _batched(values: Sequence[float], size: int) -> BatchMeans:
-    n = len(values) // size
-    means = np.asarray(values[len(values) - n * size :], dtype=float).reshape(n, size).mean(axis=1)
-    mean = float(means.mean())
-    off = means - mean
-    squares = float(off @ off)
-    lag1 = float(off[:-1] @ off[1:]) / squares if squares > 0 else 0.0
-    reach = student.reach(n - 1) * float(np.sqrt(squares / (n - 1) / n))
-    return BatchMeans(n, size, mean, reach, lag1)
 
 
 @dataclass(frozen=True)

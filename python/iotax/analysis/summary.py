@@ -28,8 +28,7 @@ from iotax.analysis.published import Source, beside_published
 from iotax.analysis.quantiles import Quantile, Shift, quantiles, shift
 from iotax.analysis.responses import CPU, RESPONSES, Response, Run, counted
 from iotax.analysis.sessions import SessionScatter, session_scatter
-from iotax.analysis.steady import SteadyState
-from iotax.analysis.validity import Check, Doubt, Severity, doubt, overall, steadiness, worst_of
+from iotax.analysis.validity import Check, Doubt, Severity, doubt, overall, worst_of
 from iotax.analysis.withheld import Unread, chosen, unread
 
 
@@ -143,12 +142,6 @@ class Summary:
     def carry_over(self) -> CarryOver | None:
         """The effect of the preceding slice on the primary response, if the study was measured in rounds."""
         return carry_over(self.data.runs, self.grid, self.responses[0]) if self.responses else None
-
-    @cached_property
-    def steady(self) -> dict[str, SteadyState]:
-        """Trial id → the findings on its intervals: SNIA's window, what MSER-5 would still discard, batch means. The
-        discarded warm-up is the study's `load.warmup`."""
-        return {run.trial.id: steadiness(run) for run in self.data.measured}
 
     @cached_property
     def shifts(self) -> list[Shift]:

@@ -113,8 +113,7 @@ def _vm() -> Ability:
 
 def _hosts() -> Ability:
     name = "your hosts over SSH (lab hosts)"
-    missing = [each for each in ("asyncssh",) if importlib.util.find_spec(each) is None]
-    if missing:
+    if importlib.util.find_spec("asyncssh") is None:
         return Ability(name, "no", how_to_install("hosts"))
     if importlib.util.find_spec("distributed") is None:
         return Ability(name, "partly", f"SSH; for Dask and Slurm: {how_to_install('cluster')}")
@@ -122,15 +121,8 @@ def _hosts() -> Ability:
 
 
 def _sim() -> Ability:
-    return Ability("simulation (sim-quick)", "yes" if _has_engine() else "no", "the engine simulates by itself")
-
-
-def _has_engine() -> bool:
-    try:
-        find_engine()
-    except EngineError:
-        return False
-    return True
+    outcome = "no" if _here().outcome == "no" else "yes"
+    return Ability("simulation (sim-quick)", outcome, "the engine simulates by itself")
 
 
 def _fio() -> Ability:

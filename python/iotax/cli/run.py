@@ -267,11 +267,11 @@ def measure(
 
 def _conclude(study: Study, path: Path, ending: Ending, shown: Shown) -> None:
     """Prints the table, what went wrong, and the report's path as the last line."""
-    from iotax.cli.show import default_report, write_report
+    from iotax.cli.show import write_report
     from iotax.notebook import Notebook
 
     with Notebook(path) as notebook:
-        page = default_report(notebook, ending.run)
+        page = notebook.report_path(ending.run)
         written = shown.report and not (ending.finished and _is_younger(page, notebook, ending.run))
         if ending.interrupted:
             left = len(notebook.left(ending.run))

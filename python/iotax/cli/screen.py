@@ -112,7 +112,11 @@ def _verdicts(summary: Summary) -> list[RenderableType]:
         style = COLORS[Verdict(line.tone)] if line.tone in COLORS else ""
         mark = f" {_DOUBT}" if line.doubtful else ""
         table.add_row(
-            escape(line.subject), line.name, line.effect, escape(line.interval), Text(f"{line.word}{mark}", style=style)
+            escape(line.subject),
+            escape(line.name),
+            line.effect,
+            escape(line.interval),
+            Text(f"{line.word}{mark}", style=style),
         )
     base = title(summary.grid.baseline_arm)
     heading = f"Compared with {base} (95 % intervals, margin {summary.data.study.margin:g} %):"

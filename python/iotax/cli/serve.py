@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -236,14 +236,6 @@ def _explain(error: EngineError, offer: Offer) -> NoReturn:
     leave(code, f"{error}; {hint}" if hint else str(error))
 
 
-class _Display(Protocol):
-    def say(self, line: str) -> None: ...
-
-    def status(self, connections: int, cores: float) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class _Lines:
     """Output without a terminal: a line whenever the number of connections has changed."""
 
@@ -282,7 +274,7 @@ class _Line(_Lines):
             self._live = None
 
 
-def _display_on(console: Console) -> _Display:
+def _display_on(console: Console) -> _Lines:
     return _Line(console) if console.is_terminal else _Lines(console)
 
 
@@ -290,7 +282,7 @@ def _status(connections: int, cores: float) -> str:
     return f"{counted(connections, 'connection')} · {cores:.2f} cores busy"
 
 
-def _follow(engine: Engine, display: _Display) -> None:
+def _follow(engine: Engine, display: _Lines) -> None:
     """Polls the server's status until it ends or is stopped."""
     before_ns = before_s = 0.0
     engine.send({"command": "status"})

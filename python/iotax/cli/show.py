@@ -86,6 +86,10 @@ def _show_long(notebook: Notebook, run: int | None) -> None:
             echo(f"{attempt.trial.id}, attempt {attempt.number}: {attempt.status}{reason}")
             for line in attempt.log.splitlines()[-3:]:
                 echo(f"    {line}")
+    for said in notebook.closings(chosen.id):
+        echo("After the last attempt:")
+        for line in said.splitlines():
+            echo(f"    {line}")
     if done:
         from iotax.cli.summary import print_summary
 
@@ -102,19 +106,12 @@ def connections(attempts: Iterable[Attempt]) -> list[str]:
     ]
 
 
-def default_report(notebook: Notebook, run: int | None) -> Path:
-    """The report's path beside the notebook; each run has its own, so that none replaces another's."""
-    number = notebook.run(run).id
-    name = notebook.path.stem if number == notebook.runs()[0].id else f"{notebook.path.stem}-run{number}"
-    return notebook.path.with_name(f"{name}.html")
-
-
 def write_report(
     notebook: Notebook, run: int | None, output: Path | None, charts: Path | None = None, pdf: Path | None = None
 ) -> Path:
     """Writes the HTML file, and its charts if a folder for them is given; returns the file's path. Exits with the
     reason if a file cannot be written."""
-    path = output or default_report(notebook, run)
+    path = output or notebook.report_path(run)
     for each in (path, pdf):
         judged(each, notebook.path)
     if charts is not None and charts.exists() and not charts.is_dir():

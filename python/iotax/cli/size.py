@@ -133,7 +133,7 @@ def _print(
     for source in sources:
         out.print(Text(source, style="dim"), soft_wrap=True)
     for line in cost_cautions(costs):
-        out.print(line, style="yellow", soft_wrap=True)
+        out.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def _sources(costs: list[ServiceCost]) -> list[str]:

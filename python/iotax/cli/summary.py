@@ -78,7 +78,7 @@ def print_summary(data: StudyData) -> None:
     _print_warnings(summary)
     for note in (precision(summary), *(each for each in trust(summary) if each.subject in ("sessions", "bins"))):
         if note is not None:
-            out.print(note.text, style="dim", soft_wrap=True, highlight=False)
+            out.print(Text(note.text, style="dim"), soft_wrap=True)
     if said := measuring(data):
         out.print(f"{said}.", style="dim", soft_wrap=True)
 
@@ -116,6 +116,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
             for each in data.attempts
             if each.status != "done"
         ],
+        "closings": notebook.closings(chosen.id),
         "agreed": agreed(data.attempts),
         "margin_percent": data.study.margin,
         "baseline": summary.grid.baseline_arm if summary else None,

@@ -151,7 +151,7 @@ def _simulating(event: Event, took_s: float) -> Step:
     return Step(f"simulated {show_time(at_ns)} of {show_time(until_ns)}, {left} left", share)
 
 
-HERE = "this machine"
+THIS_MACHINE = "this machine"
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def recorded(
     window_ns = result.checks.cpu_window_ns or result.window.duration_ns
     parts = []
     for part in result.cpu:
-        known: dict[str, object] = {"host": HERE, "window_ns": part.window_ns or window_ns}
+        known: dict[str, object] = {"host": THIS_MACHINE, "window_ns": part.window_ns or window_ns}
         if part.layer == "machine":
             known["background_ns"] = _background_ns(background, window_ns)
         elif part.role in ("initiator", "target"):

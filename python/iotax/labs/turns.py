@@ -57,7 +57,7 @@ class Session:
 
     @property
     def order(self) -> list[int | None]:
-        """Times of all slices; None for those without load."""
+        """Places of all slices, one after another; None for those without load."""
         return [each for row in with_idle(self.rounds) for each in row]
 
     async def measure(

@@ -12,14 +12,15 @@ import itertools
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import IO
 
 _KEPT_BYTES_MAX = 8 << 20
 """Bytes kept of each pipe until they are fetched; a child that writes more waits."""
 _PART_BYTES = 64 << 10
-_REAPED_S = 5.0
-"""A process that was killed is gone sooner, unless the kernel holds it."""
+_REAPED_S = 0.2
+"""A process that was killed is gone sooner, unless the machine is very busy or the kernel holds it."""
 
 
 class HostAgent:
@@ -169,11 +170,14 @@ class Group:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._ended = True
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._running.wait(_REAPED_S)
+        except subprocess.TimeoutExpired:
+            # The loop must go on: it keeps other hosts' leases.
+            threading.Thread(target=self._running.wait, daemon=True).start()
 
     def let_go(self) -> None:
-        """Output of its pipes."""
+        """Closes its pipes."""
         for each in self._transports:
             if isinstance(each, asyncio.WriteTransport) or not each.is_closing():
                 each.close()
@@ -217,9 +221,11 @@ class Child:
         self.process.end()
 
     def kill(self) -> None:
+        """Ends it, and closes its pipes, which what it started may still hold."""
         self.signal()
         for each in self._reading:
             each.cancel()
+        self.process.let_go()
 
     @property
     def status(self) -> int | None:

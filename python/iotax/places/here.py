@@ -144,7 +144,6 @@ async def _asked(
             status = await child.process.wait()
     finally:
         child.kill()
-        child.process.let_go()
     return status, bytes(child.output), bytes(child.errors)
 
 

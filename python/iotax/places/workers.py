@@ -94,7 +94,7 @@ class Agent:
         self._future, self._actor = future, actor
         self.lost = ""
         self.pid: int | None = None
-        """The worker's address."""
+        """The worker's process id, once it has told."""
 
     async def call(self, method: str, *given: Any, within_s: float = 0.0) -> Any:
         """The answer of a method within `within_s`. Raises Gone."""

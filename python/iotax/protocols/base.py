@@ -18,9 +18,9 @@ class Scheme:
     port: int
     """The port if an endpoint has none."""
     title: str
-    """The form in a table of endpoints."""
+    """What is reached, in a table of endpoints."""
     form: str
-    """The protocol of iotax's own initiator; empty if only a host's kernel speaks it."""
+    """How such an endpoint is written; empty if only a host's kernel speaks the protocol."""
     wrong: Callable[[str, Sequence[str], Query], str]
     """The error in the host, the path's names and the query; empty if there is none."""
     query: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Protocol:
 
     name: str
     title: str
-    """The name that the field uses."""
+    """Its name in reports."""
     colour: str
     """Its own in every chart: a name of `report.palette`."""
     labs: tuple[str, ...] = ()

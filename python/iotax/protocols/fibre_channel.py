@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from iotax.protocols.base import WHERE, Protocol, Query, Scheme
+from iotax.protocols.nvme import wrong_subsystem
 
 _WWPN = re.compile(r"[0-9a-f]{16}")
 
@@ -29,21 +30,13 @@ def _wrong_of_kernel(host: str, names: Sequence[str], _query: Query) -> str:
 def _wrong_of_nvme(_host: str, names: Sequence[str], query: Query) -> str:
     if not names or not _WWPN.fullmatch(names[0].lower()):
         return "the target's WWPN is missing (16 hexadecimal digits without colons)"
-    return _wrong_subsystem(names[1:], query)
+    return wrong_subsystem(names[1:], query)
 
 
 def _wrong_of_kernel_nvme(host: str, names: Sequence[str], query: Query) -> str:
     if not _WWPN.fullmatch(host):
         return "a WWPN is 16 hexadecimal digits without colons"
-    return _wrong_subsystem(names, query)
-
-
-def _wrong_subsystem(names: Sequence[str], query: Query) -> str:
-    if len(names) != 1 or not names[0].startswith("nqn."):
-        return "the subsystem's NQN is missing"
-    if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
-        return "the namespace is missing (ns=1 and up)"
-    return ""
+    return wrong_subsystem(names, query)
 
 
 _SCHEME = Scheme(

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from iotax.protocols.base import FIO, WHERE, Protocol, Query, Scheme
 
 
-def _wrong(_host: str, names: Sequence[str], query: Query) -> str:
+def wrong_subsystem(names: Sequence[str], query: Query) -> str:
+    """What is wrong with the part of an endpoint that names a namespace of a subsystem; empty if nothing is."""
     if len(names) != 1 or not names[0].startswith("nqn."):
         return "the subsystem's NQN is missing"
     if not (query.get("ns") or [""])[0].isdecimal() or int(query["ns"][0]) == 0:
         return "the namespace is missing (ns=1 and up)"
     return ""
+
+
+def _wrong(_host: str, names: Sequence[str], query: Query) -> str:
+    return wrong_subsystem(names, query)
 
 
 def _client(host: str, port: int, path: str, _query: Query, _read_only: bool) -> list[str]:

@@ -41,46 +41,6 @@ class MMc:
     def response_s(self) -> float:
         return self.service_s + self.wait_s
 
-    @property
-    def customers(self) -> float:
-        """Mean number in the system, by Little's law."""
-        return self.arrivals_per_s * self.response_s if self.utilisation < 1 else math.inf
-
-    def response_exceeds(self, time_s: float) -> float:
-        """P(response > time). Wait and service are independent; their sum is convolved in closed form."""
-        if self.utilisation >= 1:
-            return 1.0
-        if time_s <= 0:
-            return 1.0
-        mu = 1 / self.service_s
-        theta = self.servers * mu - self.arrivals_per_s
-        wait = self.wait_probability
-        served = math.exp(-mu * time_s)
-        if math.isclose(theta, mu, rel_tol=1e-7):
-            # The general form is 0/0 here; this is its limit.
-            return (1 - wait) * served + wait * (1 + mu * time_s) * served
-        waited = (theta * served - mu * math.exp(-theta * time_s)) / (theta - mu)
-        return (1 - wait) * served + wait * waited
-
-    def response_percentile_s(self, percent: float) -> float:
-        """The response time that `percent` of the work does not exceed."""
-        if not 0 < percent < 100:
-            raise ValueError(f"a percentile lies between 0 and 100, not at {percent}")
-        if self.utilisation >= 1:
-            return math.inf
-        tail = 1 - percent / 100
-        upper_s = self.response_s
-        while self.response_exceeds(upper_s) > tail:
-            upper_s *= 2
-        lower_s = 0.0
-        # Halved until the two are neighbours, or nearly so: 60 times at most.
-        while (middle_s := (lower_s + upper_s) / 2) - lower_s > 1e-13 * upper_s:
-            if self.response_exceeds(middle_s) > tail:
-                lower_s = middle_s
-            else:
-                upper_s = middle_s
-        return middle_s
-
 
 def erlang_b(servers: int, offered_load: float) -> float:
     """The probability that an arrival finds all `servers` busy and is lost (M/M/c/c).

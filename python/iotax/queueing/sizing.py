@@ -62,14 +62,6 @@ def size(rate_per_s: float, service_s: float, target: SizingTarget, storage_s: f
     raise ValueError(f"more than {SERVERS_MAX} cores would be needed")
 
 
-def size_range(
-    rate_per_s: float, service_interval_s: tuple[float, float], target: SizingTarget, storage_s: float = 0.0
-) -> tuple[Size, Size]:
-    """Sizes at both ends of the interval of the service time: the cores are known no better than the cost per I/O."""
-    low, high = service_interval_s
-    return size(rate_per_s, low, target, storage_s), size(rate_per_s, high, target, storage_s)
-
-
 def _answers_in_time(queue: MMc, target: SizingTarget, storage_s: float) -> bool:
     if queue.utilisation >= 1:
         return False

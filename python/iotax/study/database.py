@@ -28,7 +28,7 @@ _WAL_BYTES_MIN = 16 << 20
 
 
 def scale(load: Load, volume: Volume) -> int:
-    """The sizes of pgbench's database."""
+    """pgbench's scale factor."""
     return (load.working_set or volume.size // 2) // SCALE_BYTES
 
 
@@ -43,7 +43,7 @@ def memory_bytes(load: Load, volume: Volume) -> int:
 
 
 def buffers_bytes(oltp: Oltp, working_set_bytes: int) -> int:
-    """The sizes of iotax's own database."""
+    """Memory of iotax's own database, in bytes."""
     return oltp.memory or working_set_bytes // MEMORY_SHARE
 
 

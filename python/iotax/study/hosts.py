@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_serializer, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from iotax.study.fields import Driver, Duration, Section
+from iotax.study.fields import Driver, Duration, Grown, Section
 from iotax.trial import LevelValue
 
 CLIENT = "{client}"
@@ -150,9 +150,11 @@ def _kind(given: object) -> str:
     return "[cluster]" if isinstance(given, dict | Cluster) else "[ssh]"
 
 
-class Hosts(Section):
+class Hosts(Grown):
     """Real hosts over SSH: one start, one window, every host's CPU. The only file installed on them is the engine, in \
 ~/.cache/iotax."""
+
+    later = ("cluster", "relays")
 
     initiators: Annotated[list[HostName], Field(min_length=1)]
     """Hosts that run the load: names for `ssh`, or {name: h1, address: 10.0.0.11, user: bench, via: bastion}."""
@@ -177,13 +179,6 @@ that iotax starts through Slurm: {slurm: {options: [--partition=bench]}}."""
     """Threads of the server, if a target serves."""
     hooks: list[Hook] = Field(default=[])
     """Commands on named hosts before and after the study, each block, level or trial, in the order of the file."""
-
-    @model_serializer(mode="wrap")
-    def _without_ssh(self, handler: Any) -> dict[str, Any]:
-        """Studies over SSH are written as before there were other ways, so that they keep their digests."""
-        dumped = handler(self)
-        unsaid = {"cluster": "ssh", "relays": None}
-        return {name: value for name, value in dumped.items() if name not in unsaid or value != unsaid[name]}
 
     @model_validator(mode="after")
     def _relays_hold_ssh_connections(self) -> Hosts:

@@ -96,7 +96,7 @@ blocks; `destage` is a share of that."""
 
     @property
     def turn_ns(self) -> int:
-        """Mean time of a disk operation."""
+        """Time of one turn of the disk; 0 if it does not turn."""
         return round(60e9 / self.rpm) if self.rpm else 0
 
     @property

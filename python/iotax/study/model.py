@@ -43,6 +43,7 @@ from iotax.study.fields import (
     Fill,
     Fraction,
     Generator,
+    Grown,
     Media,
     Percent,
     Rate,
@@ -89,8 +90,10 @@ REDUCED = ("compress", "dedupe", "dedupe_block")
 """Fields of a volume that say how far its data can be reduced."""
 
 
-class Volume(Section):
+class Volume(Grown):
     """What is behind every embedded protocol."""
+
+    later = (*MODELLED, *REDUCED, "volumes")
 
     size: Size = 1 << 30
     """Size of the volume."""
@@ -153,16 +156,6 @@ blocks; `destage` is a share of that."""
     raid_group: RaidGroup | None = None
     """Disks per RAID group; default: all disks form one group."""
 
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: Any) -> dict[str, Any]:
-        """Unset fields are not written, so that earlier studies keep their digests."""
-        defaults = {name: type(self).model_fields[name].default for name in (*MODELLED, *REDUCED, "volumes")}
-        return {
-            name: value
-            for name, value in handler(self).items()
-            if name not in defaults or getattr(self, name) != defaults[name]
-        }
-
     @property
     def model(self) -> MediaModel | None:
         """The media model, if there is one."""
@@ -172,8 +165,10 @@ blocks; `destage` is a share of that."""
         return MediaModel.model_construct(**told, data=self.size if self.cache is not None else None)
 
 
-class Stream(Section):
+class Stream(Grown):
     """One pattern of several in a load. Fields not given are those of the load."""
+
+    later = ("shared",)
 
     block_size: Size | None = None
     """Bytes per I/O."""
@@ -185,11 +180,6 @@ class Stream(Section):
     """Whether its workers share one sequential stream."""
     share: Share = 1.0
     """Its weight: its share of the workers, and of an open loop's arrivals."""
-
-    @model_serializer(mode="wrap")
-    def _without_shared(self, handler: Any) -> dict[str, Any]:
-        """Unset fields are not written, so that earlier studies keep their digests."""
-        return {name: value for name, value in handler(self).items() if name != "shared" or value is not None}
 
 
 Streams: TypeAlias = Annotated[dict[str, Stream], Field(min_length=1, max_length=16)]
@@ -218,8 +208,10 @@ class Oltp(Section):
 into `runtime`, so that every window has one."""
 
 
-class Load(Section):
+class Load(Grown):
     """The load on each protocol. Total outstanding I/O = workers × outstanding."""
+
+    later = ("transactions", "oltp", "command", "shared", "durable", "fsync")
 
     block_size: Size = 4096
     """Bytes per I/O."""
@@ -275,12 +267,6 @@ and can verify only read-only loads."""
     command: Command | None = None
     """For `generator: command`: what to start on each host, and how to read its result."""
 
-    @model_serializer(mode="wrap")
-    def _without_later_fields(self, handler: Any) -> dict[str, Any]:
-        """Unset fields are not written, so that earlier studies keep their digests."""
-        own = {"transactions": None, "oltp": None, "command": None, "shared": False, "durable": False, "fsync": 0}
-        return {name: value for name, value in handler(self).items() if name not in own or value != own[name]}
-
     @property
     def database(self) -> bool:
         """Whether it counts transactions, not I/Os."""
@@ -316,8 +302,10 @@ class Loopback(Section):
     """Threads of the server."""
 
 
-class Vm(Section):
+class Vm(Grown):
     """The lab of two virtual machines with real kernels, initiator and storage: QEMU, no root."""
+
+    later = ("profile",)
 
     accelerator: Accelerator = "auto"
     """kvm, tcg (emulation), or auto: kvm if a kernel really boots with it."""
@@ -332,25 +320,16 @@ processors are emulated; host for several `clients`, whose clocks must agree."""
     """true: count instructions by kernel layer, function and call, and bytes copied. memory: and the cache lines that \
 each function fetches, which takes longer. With `clock: icount`; needs gcc and a QEMU with plugins."""
 
-    @model_serializer(mode="wrap")
-    def _without_profile(self, handler: Any) -> dict[str, Any]:
-        """Unset fields are not written, so that earlier studies keep their digests."""
-        return {name: value for name, value in handler(self).items() if name != "profile" or value}
 
-
-class Lab(Section):
+class Lab(Grown):
     """Where trials run: loopback, unless `vm`, `hosts` or `sim` is given."""
+
+    later = ("sim",)
 
     loopback: Loopback = Loopback()
     vm: Vm | None = None
     hosts: Hosts | None = None
     sim: Sim | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_sim(self, handler: Any) -> dict[str, Any]:
-        """Studies of other labs are written as before this lab existed, so that they keep their digests."""
-        dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name != "sim" or value is not None}
 
     @property
     def name(self) -> Literal["loopback", "vm", "hosts", "sim"]:
@@ -469,8 +448,10 @@ maximum. Sessions are the sample of intervals. 6 when not given."""
         return {"replicates": whole["sessions"]} | whole
 
 
-class Link(Section):
+class Link(Grown):
     """A protocol's link, if links have different rates: throughput is then also shown as a share of each."""
+
+    later = ("count",)
 
     rate: Literal["1GbE", "10GbE", "25GbE", "40GbE", "50GbE", "100GbE", "200GbE", "4GFC", "8GFC", "16GFC", "32GFC"]
     """By name: 25GbE, 32GFC."""
@@ -478,12 +459,6 @@ class Link(Section):
     """Bytes of an Ethernet frame's payload; Fibre Channel's are 2112."""
     count: Annotated[int, Field(ge=1, le=1024)] = 1
     """How many links carry the load at once: the paths that multipathing uses, over all clients."""
-
-    @model_serializer(mode="wrap")
-    def _without_count(self, handler: Any) -> dict[str, Any]:
-        """Single links are written as before links had a count, so that studies keep their digests."""
-        dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name != "count" or value > 1}
 
     @property
     def label(self) -> str:

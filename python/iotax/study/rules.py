@@ -143,7 +143,7 @@ def _seen_on_the_way(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
 
 def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
     """Hosts and trials of hooks."""
-    names, levels = [host.name for host in lab.hosts()], study.levels()
+    names = [host.name for host in lab.hosts()]
     for index, hook in enumerate(lab.hooks):
         place: Place = ("lab", "hosts", "hooks", index)
         if isinstance(hook.host, str) and hook.host not in names:
@@ -154,12 +154,7 @@ def _hooks(study: Study, lab: Hosts) -> Iterator[tuple[Place, str]]:
             yield (*place, "levels"), f"{hook.at} is not of one treatment; {said}"
         if not hook.levels and hook.at in LEVEL:
             yield (*place, "levels"), f"{hook.at} needs the levels that it belongs to, such as {{protocol: FC}}"
-        for name, value in hook.levels.items():
-            if name not in levels:
-                yield (*place, "levels", name), f"not a factor of this study; its factors are {', '.join(levels)}"
-            elif study.level(name, value) is None:
-                labels = [level.label for level in levels[name]]
-                yield (*place, "levels", name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
+        yield from _unknown_levels(study, hook.levels, (*place, "levels"))
 
 
 _INITIATORS_OWN = ("initiator", "uid", "gid", "polling")
@@ -318,15 +313,9 @@ def _factors(study: Study) -> Iterator[tuple[Place, str]]:
 
 
 def _baseline(study: Study) -> Iterator[tuple[Place, str]]:
-    levels = study.levels()
     if not study.baseline:
         yield ("baseline",), "empty: name the level that counts as 100, such as `protocol: iscsi`"
-    for name, value in study.baseline.items():
-        if name not in levels:
-            yield ("baseline", name), f"not a factor of this study; its factors are {', '.join(levels)}"
-        elif study.baseline_level(name) is None:
-            labels = [level.label for level in levels[name]]
-            yield ("baseline", name), f"{value} is not a level of {name}; its levels are {', '.join(labels)}"
+    yield from _unknown_levels(study, study.baseline, ("baseline",))
 
 
 def _floor(study: Study) -> Iterator[tuple[Place, str]]:

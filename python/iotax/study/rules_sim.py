@@ -111,7 +111,7 @@ def _switches(study: Study, lab: Sim) -> Iterator[tuple[Place, str]]:
 
 
 def _paths(study: Study, *, with_switches: bool = False) -> set[int]:
-    """The smallest number in any treatment."""
+    """Numbers of paths in all treatments."""
     found = set()
     for treatment in combinations(study, ("protocol", "paths", "switches")):
         settings = study.settings(treatment)

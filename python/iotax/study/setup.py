@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, create_model, model_serializer
+from pydantic import Discriminator, Field, Tag, create_model
 
 from iotax.study.connection import CREDENTIALS, Connection
-from iotax.study.fields import Section
+from iotax.study.fields import Grown, Section
 from iotax.study.sim import Sim
 from iotax.study.topology import Topology
 
@@ -22,12 +22,8 @@ _TIMEOUTS = ("keep_alive", "replacement_timeout", "reconnect_delay", "timeo")
 _LATER = ("target", "kernel", "target_kernel", "encryption", *_TIMEOUTS, *_SIMULATED)
 
 
-class _Setup(Section):
-    @model_serializer(mode="wrap")
-    def _without_others(self, handler: Any) -> dict[str, Any]:
-        """Labels that name none of these are written as before they could be named: studies keep their digests."""
-        dumped = handler(self)
-        return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
+class _Setup(Grown):
+    later = _LATER
 
 
 def _setup_model() -> type[Section]:

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from iotax.study.fields import BitRate, Duration, PathsTo, Percent, Section, Size
+from iotax.study.fields import BitRate, Duration, Grown, PathsTo, Percent, Section, Size
 from iotax.study.media import MediaModel
 from iotax.study.source import StudyError, read_yaml
 
@@ -83,9 +83,11 @@ class Zone(Section):
     """Target ports by their numbers, from 1 on; those of the first controller come first."""
 
 
-class Sim(Section):
+class Sim(Grown):
     """iotax's own initiators and targets in virtual time, on simulated processors, links and media. Results are \
 marked as simulated everywhere."""
+
+    later = _LATER
 
     costs: str = "loopback"
     """Cost table: a built-in one, or a file (docs/guide/simulator.md)."""
@@ -157,13 +159,6 @@ turn. Controllers 1 and 2 are partners, 3 and 4, and so on."""
         direct = controller if self.paths_to != "partner" else None
         forwards = self.paths_to != "owner" and self.takeover != partner
         return direct, partner if forwards else None
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: Any) -> dict[str, Any]:
-        """Unset fields are not written, so that earlier studies keep their digests."""
-        dumped = handler(self)
-        defaults = {name: type(self).model_fields[name].default for name in _LATER}
-        return {name: value for name, value in dumped.items() if defaults.get(name, ...) != getattr(self, name)}
 
 
 Nanoseconds: TypeAlias = Annotated[int, Field(ge=0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from iotax.protocols import knowing, of_family, with_paths
 from iotax.study.endpoint import FIBRE_CHANNEL, Endpoint, kernel_path, portals_of
@@ -17,31 +17,34 @@ from iotax.study.fields import (
     DiskCache,
     Duration,
     Encryption,
+    Grown,
     PathPolicy,
     PathRetry,
     PathsTo,
     Release,
-    Section,
     Target,
     kind_of,
 )
 from iotax.study.hosts import CLIENT
 
-_USUAL = {
-    "target": "kernel",
-    "kernel": "stock",
-    "target_kernel": None,
-    "encryption": "none",
-    "keep_alive": None,
-    "path_retry": "when-safe",
-    "replacement_timeout": None,
-    "reconnect_delay": None,
-    "timeo": None,
-    "aio": "native",
-    "disk_cache": "none",
-    "disk_queues": None,
-    "iothread": False,
-}
+_LATER = (
+    "target",
+    "kernel",
+    "target_kernel",
+    "encryption",
+    "keep_alive",
+    "path_retry",
+    "replacement_timeout",
+    "reconnect_delay",
+    "timeo",
+    "aio",
+    "disk_cache",
+    "disk_queues",
+    "iothread",
+    "link_rate",
+    "path_policy",
+    "queue_depth",
+)
 _MTU = Annotated[int, Field(ge=576, le=9216)]
 
 
@@ -52,9 +55,11 @@ class Kernels(NamedTuple):
     storage: str
 
 
-class Topology(Section):
+class Topology(Grown):
     """The network between initiator and storage, and how it is used. The vm lab builds this network. In the hosts lab \
 each initiator sets mtu, path_policy, nconnect, io_queues and queue_depth on its kernel paths."""
+
+    later = _LATER
 
     mtu: _MTU = 1500
     """Payload bytes of an Ethernet frame; 9000 means jumbo frames."""
@@ -134,13 +139,6 @@ Default: 10s."""
     def by_hypervisor(self) -> bool:
         """Whether the hypervisor initiates, not the guest's kernel."""
         return self.attach not in ("guest", "vduse")
-
-    @model_serializer(mode="wrap")
-    def _without_others(self, handler: Any) -> dict[str, Any]:
-        """Studies that say nothing of these are written as they were before there were any: they keep their
-        digests."""
-        dumped = handler(self)
-        return {name: value for name, value in dumped.items() if value != _USUAL.get(name)}
 
 
 ON_HOSTS = ("mtu", "path_policy", "nconnect", "io_queues", "queue_depth")

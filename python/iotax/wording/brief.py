@@ -12,7 +12,7 @@ from iotax.analysis.summary import Summary
 from iotax.analysis.validity import TITLES, Severity
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
-from iotax.units import counted, show_minutes
+from iotax.units import counted
 from iotax.wording.answer import effort, reach
 from iotax.wording.conditions import brief_condition
 from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, inside, signed, title
@@ -147,12 +147,7 @@ def precise(summary: Summary) -> str:
     text = f"Precision: {response_name(primary)} ratios {reach(width)}{where}"
     if summary.data.costs_drawn or isinstance(summary.data.study, ImportedStudy):
         return f"{text}."
-    if scatter := summary.session_scatter:
-        took_s = summary.data.wall_ns / 1e9 * scatter.sessions_for_half / scatter.sessions
-        takes = f"{counted(scatter.sessions_for_half, 'session')}{f' ({show_minutes(took_s)})' if took_s else ''}"
-    else:
-        takes = effort(summary, 0.5).removeprefix("about ")
-    return f"{text}; half takes a run of {takes}."
+    return f"{text}; half takes a run of {effort(summary, 0.5).removeprefix('about ')}."
 
 
 def published(summary: Summary) -> str:

@@ -15,6 +15,7 @@ from iotax.records import Conditioning
 from iotax.study.imported import ImportedStudy
 from iotax.study.precondition import Precondition
 from iotax.units import counted, format_size, show_minutes, show_rate
+from iotax.wording.answer import effort
 from iotax.wording.figures import ALIKE, PERCENT_RATIO_MAX, Finding, figure, inside, percent, signed, title
 from iotax.wording.verdicts import under
 
@@ -73,7 +74,7 @@ def trust(summary: Summary) -> list[Finding]:
     found += [_noise(each) for each in summary.noise[:1] if not data.simulated]
     if data.simulated and not data.costs_drawn:
         found.append(Finding("seeds", _SEEDS))
-    found += [_sessions(summary.session_scatter, data.wall_ns)] if summary.session_scatter else []
+    found += [_sessions(summary.session_scatter, effort(summary, 0.5))] if summary.session_scatter else []
     return [*found, *([_carried_over(summary.carry_over)] if summary.carry_over else [])]
 
 
@@ -197,7 +198,7 @@ def _bare(overall: Overall) -> str:
     return f"{figure(ratio.value)} [{figure(ratio.low)}, {figure(ratio.high)}]"
 
 
-def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
+def _sessions(found: SessionScatter, for_half: str) -> Finding:
     """What would narrow the intervals, and the effort."""
     share, name = found.share_of_sessions, inside(found.response.short)
     if share > 0.5:
@@ -210,10 +211,7 @@ def _sessions(found: SessionScatter, wall_ns: int) -> Finding:
             f"Most of the scatter of {name} ratios is between slices of a session ({100 - 100 * share:.0f} %): "
             "more rounds narrow the intervals as well as more sessions"
         )
-    text += f". Intervals half as wide take about {counted(found.sessions_for_half, 'session')}"
-    if wall_ns:
-        text += f" ({show_minutes(wall_ns / 1e9 * found.sessions_for_half / found.sessions)})"
-    return Finding("sessions", text + ".")
+    return Finding("sessions", f"{text}. Intervals half as wide take {for_half}.")
 
 
 def _carried_over(found: CarryOver) -> Finding:

@@ -25,7 +25,6 @@ from iotax.analysis.data import Grid
 from iotax.analysis.estimate import combined
 from iotax.analysis.model import CellModel, Layout
 from iotax.analysis.responses import IOPS
-from iotax.analysis.steady import batch_means
 from iotax.analysis.student import fieller
 from iotax.analysis.verdict import Verdict, judge, log_margin
 from iotax.queueing import SizingTarget, size
@@ -125,17 +124,6 @@ def cpu(what: str, background: float = 0.03) -> Draw:
     return draw
 
 
-def batches(rng: np.random.Generator) -> tuple[tuple[float, float] | None, float]:
-    """The mean of a long run whose successive intervals are correlated."""
-    noise = rng.normal(0, 1, 2200)
-    series = np.empty(2200)
-    series[0] = noise[0]
-    for i in range(1, 2200):
-        series[i] = 0.5 * series[i - 1] + noise[i]
-    found = batch_means(100 + series[200:])
-    return (found.mean - found.half_width, found.mean + found.half_width), 100.0
-
-
 DRAWS: dict[str, Draw] = {
     "cell of 3": cell_mean(3),
     "cell of 10": cell_mean(10),
@@ -158,7 +146,6 @@ DRAWS: dict[str, Draw] = {
     "CPU ratio": cpu("ratio"),
     "CPU effect": cpu("effect"),
     "CPU background": cpu("background"),
-    "batch means": batches,
 }
 
 
@@ -191,7 +178,7 @@ def test_interval_of_the_cpu_model_covers(name: str) -> None:
 @pytest.mark.parametrize("name", list(DRAWS))
 def test_interval_covers_as_it_says(name: str) -> None:
     """4,000 draws where they are fast; two standard errors are then 0.7 %."""
-    draws = 1000 if name.startswith(("CPU", "batch")) else 4000
+    draws = 1000 if name.startswith("CPU") else 4000
     found = covered(DRAWS[name], draws, seed=3)
     print(found)
     assert 0.93 <= found <= MOST.get(name.partition(", drift")[0], 0.97), found

@@ -242,7 +242,7 @@ def test_report_of_rounds_shows_each_session_and_says_what_scatters() -> None:
     assert all([len(session) for session in arm.by_session] == [5, 5, 5] for arm in arms)
     found = session_scatter(summary.data.runs, summary.grid, summary.responses[0])
     assert found is not None
-    assert (found.sessions, found.sessions_for_half) == (3, 5)
+    assert found.sessions == 3
     [said] = [each.text for each in trust(summary) if each.text.startswith("Most of the scatter")]
     assert "Intervals half as wide take about 5 sessions (1 min 40 s)" in said
     drawing = draw_rounds(summary, {}, summary.responses[0])

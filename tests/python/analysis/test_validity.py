@@ -1,10 +1,8 @@
-import math
-
 import numpy as np
 import pytest
 
 from iotax.analysis import Run, Severity, summarise
-from iotax.analysis.steady import Label, batch_means, mser5, rounds_of, steady_state
+from iotax.analysis.steady import Label, mser5, rounds_of, steady_state
 from iotax.analysis.validity import check_run, near_own_target, worst_of
 from iotax.records import CpuUse
 from iotax.records.interruptions import Happened
@@ -218,22 +216,6 @@ def test_steady_noise_is_rarely_called_a_warm_up():
     rng = np.random.default_rng(2)
     alarms = [steady_state(1000 + 20 * rng.standard_normal(100)).warmup_too_short for _ in range(200)]
     assert sum(alarms) <= 10
-
-
-def test_batches_grow_until_neighbours_no_longer_resemble_each_other():
-    rng = np.random.default_rng(3)
-    noise = rng.standard_normal(4000)
-    series = np.empty(4000)
-    series[0] = noise[0]
-    for i in range(1, 4000):
-        series[i] = 0.8 * series[i - 1] + noise[i]
-    found = batch_means(series + 100)
-    assert found.independent
-    assert found.size >= 16
-    assert found.batches >= 20
-    naive = 1.96 * series.std() / math.sqrt(4000)
-    assert found.half_width > 2 * naive
-    assert batch_means([1.0] * 19) is None
 
 
 def test_too_short_a_series_has_no_steady_state_to_speak_of():

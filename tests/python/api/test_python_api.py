@@ -73,7 +73,8 @@ def test_what_is_not_there_is_said(tmp_path: Path, measured: Path) -> None:
 def test_running_again_takes_up_what_is_left(measured: Path) -> None:
     again = package.run("quick.yaml", measured)
     assert again.run == 2
-    assert again.report().is_file()
+    assert again.report() == measured.with_name("quick-run2.html")
+    assert package.open(measured, run=1).report() == measured.with_suffix(".html")
 
 
 def test_every_response_has_a_column_with_its_unit() -> None:

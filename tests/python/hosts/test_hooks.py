@@ -144,6 +144,7 @@ def test_a_command_that_fails_keeps_its_trial_from_running_and_is_named(network:
     ) as failed:
         lab.run(trials[0], quiet)
     assert "exit status 3" in failed.value.log
+    assert failed.value.host == "h2"
     refused, _ = opened("at: before study, host: h2, run: 'exit 1'", "at: after study, host: h2, run: 'echo x >>log'")
     with pytest.raises(LabUnusable, match="h2: before study: `exit 1` failed"):
         refused.prepare(quiet)
@@ -185,6 +186,10 @@ def test_what_ends_a_study_is_in_the_notebook_too(
     with Notebook(notebook) as kept:
         [said] = kept.closings()
     assert said == "h2: after study: `echo put back`: exit status 0\nh2:   put back"
+    shown = subprocess.run(
+        [sys.executable, "-m", "iotax", "show", str(notebook), "--long"], check=True, capture_output=True, text=True
+    )
+    assert "After the last attempt:\n    h2: after study: `echo put back`: exit status 0" in shown.stdout
 
 
 def test_secrets_reach_the_command_and_nothing_else(

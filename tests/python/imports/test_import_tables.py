@@ -180,3 +180,17 @@ def test_columns_are_of_tables_only(tmp_path: Path, iotax: Any, monkeypatch: Any
     assert "--column says what a table's columns are" in done.output
     done = iotax("import", "table", "a.json", code=2)
     assert "needs one rate" in done.output
+
+
+def test_labels_with_brackets_and_bars_are_shown_as_they_are(tmp_path: Path, iotax: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text(HAMMERDB.replace("NFS,", "array [raid5]|a,").replace("iSCSI,", "array [/]|b,"))
+    words = [word for each in COLUMNS for word in ("--column", each)]
+    assert iotax("import", "table", "a.csv", "-n", "a.iotax", *words).exit_code == 0
+    for command in (("show", "a.iotax"), ("show", "a.iotax", "--long"), ("size", "a.iotax", "--iops", "1k")):
+        done = iotax(*command)
+        assert done.exit_code == 0, done.output
+        assert "[raid5]" in done.stdout and "[/]" in done.stdout, command
+    assert iotax("report", "a.iotax", "--charts", "charts").exit_code == 0
+    [ratios] = [file.read_text() for file in Path("charts").glob("ratio-*iops*.svg")]
+    assert "array [raid5]|a" in ratios or "array [/]|b" in ratios

@@ -1,7 +1,7 @@
 import pytest
 
 from closed_queue import closed_mmc
-from iotax.queueing import erlang_b
+from iotax.queueing.open import erlang_b
 
 US = 1e-6
 Z = 500 * US

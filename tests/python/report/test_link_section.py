@@ -1,12 +1,14 @@
 """Raw throughput and link shares are shown side by side only if links limit both."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analysis.test_link import STUDY, measured
 from iotax.analysis import Summary, summarise
+from iotax.analysis.responses import BANDWIDTH
 from iotax.report.page import Page
 from iotax.report.sections import links
 from iotax.study.read import read_study
@@ -31,6 +33,15 @@ def test_raw_stands_beside_shares_of_links(bound: Summary) -> None:
     assert all(len(row.figures) == len(links.columns(bound)) for row in small.rows + large.rows)
     assert links.note(bound).startswith("In 1 comparison both links carried 90 % of that or more")
     assert links.ceilings(bound) == "fc 32GFC 3,310 MB/s, ip 25GbE with MTU\u00a09000 3,090 MB/s"
+
+
+def test_a_treatment_that_moved_nothing_has_no_share(bound: Summary) -> None:
+    cell = next(each for each in bound.cells if each.arm != bound.grid.baseline_arm)
+    idle = replace(cell, values={key: value for key, value in cell.values.items() if key != BANDWIDTH.key})
+    idle_summary = summarise(bound.data)
+    idle_summary.__dict__["cells"] = [idle if each is cell else each for each in bound.cells]
+    figures = [figure.value for group in links.groups(idle_summary) for row in group.rows for figure in row.figures]
+    assert figures.count("–") == 4
 
 
 def test_the_page_has_the_section_and_the_checklist_says_so(bound: Summary) -> None:

@@ -49,7 +49,7 @@ class HostJob:
     settings: Settings
     """With the working set of this host."""
     path: str
-    """Size of the device or file on the host."""
+    """The device or file on the host."""
     found: Mapping[str, str]
     """The script's `load_ready` line about the host."""
     seed: int

@@ -17,7 +17,7 @@ from iotax.trial import LevelValue
 from iotax.units import format_duration
 
 _OUTPUT_CHARACTERS_MAX = 4000
-"""Bytes of a command's output that are kept, from its end."""
+"""Characters of a command's output that are kept, from its end."""
 _OUTPUT_BYTES_MAX = 64 << 10
 """Bytes held while it runs: more than are kept, so that a secret at the edge is complete and can be removed."""
 
@@ -87,7 +87,7 @@ class Hooks:
         return all(level is not None and treatment.get(name) == level.value for name, level in wanted.items())
 
     def _levels(self) -> list[dict[str, LevelValue]]:
-        """Secrets that commands need, each once."""
+        """What `levels` of hooks before and after levels name, each once."""
         found: list[dict[str, LevelValue]] = []
         for hook in self.lab.hooks:
             if hook.at in LEVEL and hook.levels not in found:

@@ -488,7 +488,8 @@ class HostsLab(Lab):
         try:
             wait_for(hooks)
         except HostFault as fault:
-            raise TrialFailed(str(fault), "\n".join(self._hooks.take()), kind=fault.kind) from fault
+            said = "\n".join(self._hooks.take())
+            raise TrialFailed(str(fault), said, kind=fault.kind, host=fault.host) from fault
 
     def _places(self) -> list[HostPlace]:
         """Hosts with an engine."""

@@ -126,7 +126,8 @@ async def measure(
 
 
 async def compare_clocks(jobs: Sequence[Job], ours: Ours, grouped: Grouped | None = None) -> list[Offset]:
-    """The CPU of each job's host now, with nothing running there. Raises EngineError for the first host that fails."""
+    """How far each job's host's clock is from ours, with nothing running there. Raises EngineError for the first host
+    that fails."""
     groups = await _grouped(jobs, Window(0, 1, 1), grouped)
     try:
         await each_of([group.arm() for group in groups])
@@ -203,7 +204,7 @@ class Group(ABC):
 
     @abstractmethod
     async def answers(self, hear: Hear | None) -> list[Answer]:
-        """Starts by job."""
+        """By job."""
 
     @abstractmethod
     async def end(self) -> None:

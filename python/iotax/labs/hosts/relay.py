@@ -15,7 +15,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from iotax.engine import EngineError
 from iotax.labs.hosts.clock import Offset, Ours
-from iotax.labs.hosts.measure import Answer, Directly, Job, Turn, Window, each_of
+from iotax.labs.hosts.measure import Answer, Directly, Job, Window, each_of
 from iotax.labs.hosts.survey import Asked, Survey, survey
 from iotax.places import LEASE_NS, Binary, Event, HostFault
 from iotax.places.agent import Child, HostAgent
@@ -37,18 +37,6 @@ class Fault(NamedTuple):
     message: str
     kind: str
     log: str
-
-
-class Errand(NamedTuple):
-    """A job (`measure.Job`) for one of a relay's hosts."""
-
-    host: str
-    program: str
-    load: dict[str, Any] | None
-    watch_pids: Mapping[str, int] | None
-    secrets: Mapping[str, str] | None
-    turns: Turn | None
-    release: str | None
 
 
 def _answering(
@@ -141,24 +129,17 @@ class Relay(HostAgent):
         return self.keep(Channel(await self._place(host).process(command)))
 
     @_answering
-    async def arm(self, errands: Sequence[Errand], window: Window) -> None:
+    async def arm(self, jobs: Sequence[Mapping[str, Any]], window: Window) -> None:
+        """`jobs` are the fields of each `Job`, with its host's name for its place."""
         await self._end_group()
-        jobs = [
-            Job(
-                self._places[each.host],
-                each.program,
-                each.load,
-                each.watch_pids,
-                each.secrets,
-                each.turns,
-                each.release,
-            )
-            for each in errands
+        own = [
+            Job(self._places[each["place"]], **{name: of for name, of in each.items() if name != "place"})
+            for each in jobs
         ]
         self._ours = Ours()
-        self._group = Directly(jobs, window)
+        self._group = Directly(own, window)
         # One that was lost since is reached anew.
-        await self._mine(each_of([self._places[each.host].install(self._engine) for each in errands]))
+        await self._mine(each_of([self._places[each["place"]].install(self._engine) for each in jobs]))
         await self._mine(self._group.arm())
 
     @_answering

@@ -17,7 +17,7 @@ from typing import Any
 from iotax.engine import EngineError
 from iotax.labs.hosts.clock import Offset, Ours, Turns, compared
 from iotax.labs.hosts.measure import READY_S, SILENCE_S, Answer, Group, Hear, Job, Window, each_of
-from iotax.labs.hosts.relay import Errand, Fault, Relay
+from iotax.labs.hosts.relay import Fault, Relay
 from iotax.labs.hosts.survey import Asked, Survey
 from iotax.places import LEASE_NS, Binary, Event, HostFault
 from iotax.places.base import COMMAND_S
@@ -264,12 +264,9 @@ class ByRelay(Group):
         self._offset: Offset | None = None
 
     async def arm(self) -> None:
-        errands = [
-            Errand(each.place.name, each.program, each.load, each.watch_pids, each.secrets, each.turns, each.release)
-            for each in self.jobs
-        ]
+        jobs = [vars(each) | {"place": each.place.name} for each in self.jobs]
         # Hosts that are slow fail by their own limits, within it.
-        await self._held.call("arm", errands, self._window, within_s=2 * READY_S + _EACH_S * len(errands))
+        await self._held.call("arm", jobs, self._window, within_s=2 * READY_S + _EACH_S * len(jobs))
 
     async def compare(self, ours: Ours) -> list[Offset]:
         hosts = await self._held.call("compare", within_s=READY_S + _EACH_S * len(self.jobs))

@@ -91,7 +91,7 @@ class Survey:
     fault: str = ""
     """Why nothing else is known, or not all."""
     fault_kind: str = ""
-    """The text of a HostFault."""
+    """The kind of that HostFault."""
 
 
 async def survey(places: Sequence[tuple[str, HostPlace, Asked]], binary: Binary) -> list[Survey]:

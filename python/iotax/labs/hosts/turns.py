@@ -21,9 +21,9 @@ class Told:
     kernel: bool
     """The hosts' kernels make its path."""
     threads: int
-    """The task of a client's load."""
+    """Threads of a client's load."""
     server_threads: int | None
-    """Our own server on the first target; None if the server is not ours."""
+    """Threads of our own server on the first target; None if the server is not ours."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Client:
 
     @property
     def began_ns(self) -> int:
-        """Its session, by our clock."""
+        """Start of its session, by our clock."""
         first = self.result.slices[0]
         return self.result.window.start_unix_ns - self.answer.offset.ahead_ns - first.start_ns
 

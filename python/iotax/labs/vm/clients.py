@@ -55,7 +55,7 @@ class Run:
     storage: Guest
     idle_storage_cores: float
     cpus: int
-    """One task for each guest."""
+    """Processors of each guest."""
 
     def measure(
         self, settings: Settings, *, seed: int, sample_ns: int, progress: Progress

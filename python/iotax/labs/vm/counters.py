@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from iotax.labs.outcomes import HERE
+from iotax.labs.outcomes import THIS_MACHINE
 from iotax.labs.proc import process_clock_ns, stat_fields
 from iotax.records import Core, CpuRole, CpuTime, CpuUse
 from iotax.records.cpu import TICK_NS
@@ -170,7 +170,7 @@ def target_part(busy_ns: int, window_ns: int, processors: int) -> CpuTime:
 
 def hypervisor_part(busy_ns: int) -> CpuTime:
     """The initiator's, the idle work taken off."""
-    return CpuTime(host=HERE, role="hypervisor", layer="process", busy_ns=busy_ns, background_ns=0)
+    return CpuTime(host=THIS_MACHINE, role="hypervisor", layer="process", busy_ns=busy_ns, background_ns=0)
 
 
 def busy_ns_of(cores: list[Core], duration_ns: int) -> int:

@@ -71,7 +71,7 @@ class Run:
     local: bool
     """There is none."""
     cpus: int
-    """One task for each guest."""
+    """Processors of each guest."""
 
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:
         """Raises TrialFailed, StepFailed and VmFault."""

@@ -65,7 +65,7 @@ class Run:
     local: bool
     """There is none."""
     cpus: int
-    """One task for each guest."""
+    """Processors of each guest."""
     idle: Idle
 
     def measure(self, settings: Settings, *, seed: int, endpoint: str) -> TrialResult:

@@ -146,7 +146,7 @@ class _Ingredients:
 
 
 def _ingredients(root: Path, store: Store, wanted: Package | str, contents: Contents, report: Report) -> _Ingredients:
-    """Version of a kernel's package by its name, or of a kernel in a folder."""
+    """What an image consists of. `wanted` is a kernel's package by name, or a kernel in a folder."""
     own, kernel = (wanted, wanted.name) if isinstance(wanted, Package) else (None, wanted)
     asked = {name: recipe.SERVERS[name] for name in contents.servers}
     asked |= {name: recipe.ENCRYPTION[name] for name in contents.encryption}

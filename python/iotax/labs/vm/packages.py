@@ -123,7 +123,7 @@ def postgresql_package() -> str:
 
 
 def direct_depends(name: str) -> tuple[str, ...]:
-    """The version of a package in the cache; empty if unknown."""
+    """The packages that a package depends on, by name; empty if it is unknown."""
     done = subprocess.run(
         ["apt-cache", "--no-recommends", "--no-suggests", "depends", name],
         capture_output=True, text=True, check=False, timeout=60,

@@ -34,7 +34,7 @@ class Load:
     guest: Guest
     """The guest of the load."""
     role: str
-    """Paths of that guest, by name."""
+    """That guest's name."""
     local: bool
     """Without a target."""
     both_ends: bool
@@ -57,7 +57,7 @@ class Session:
     storage: Guest | None
     """The target's guest, if it is not that of the load."""
     cpus: int
-    """Readings of each guest."""
+    """Processors of each guest."""
 
     def measure(self, progress: Progress) -> dict[str, Measured]:
         """Results by trial id. Raises TrialFailed, EngineError."""

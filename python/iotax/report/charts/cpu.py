@@ -154,7 +154,7 @@ def stacked(
     most: float = 0.0,
 ) -> Spec:
     """Bars from zero, one for each arm. `split` has values per I/O in `unit`; `kinds` are the parts with their colours;
-    the number at a bar is the sum of the parts in `summed`, or of all parts if it is empty. The axis has room for a bar
+    the number at a bar is the sum of the parts in `summed`, or of all parts if it is None. The axis has room for a bar
     of length `most`."""
     names = arm_titles(summary)
     rows: list[Spec] = []

@@ -51,9 +51,9 @@ def _draw(summary: Summary, looks: dict[str, Look], found: list[Comparison], wid
     several = len({c.condition for c in found}) > 1
     arms = list(dict.fromkeys(c.arm for c in found))
     conditions = _fitting(summary, found) if several else {}
-    rows = [_row(summary, names, c, conditions.get(c.condition or "", "")) for c in found]
-    by_arm = {arm: [row["row"] for row in rows if row["arm"] == arm] for arm in arms}
-    order = [place for arm, own in by_arm.items() for place in ([f"{arm}|", *own] if several else own)]
+    rows = [_row(summary, names, c, f"{arms.index(c.arm)}|{conditions.get(c.condition or '', '')}") for c in found]
+    by_arm = [[row["row"] for row in rows if row["arm"] == arm] for arm in arms]
+    order = [place for number, own in enumerate(by_arm) for place in ([f"{number}|", *own] if several else own)]
     margin = 1 + summary.data.study.margin / 100
     ends = [100 / margin, 100 * margin, *(r["low"] for r in rows), *(r["high"] for r in rows)]
     labels = [(place.partition("|")[2], False) for place in order] + [(names[arm], True) for arm in arms]
@@ -103,13 +103,13 @@ def _fitting(summary: Summary, found: list[Comparison]) -> dict[str, str]:
     return said
 
 
-def _row(summary: Summary, names: dict[str, str], c: Comparison, label: str) -> Spec:
+def _row(summary: Summary, names: dict[str, str], c: Comparison, place: str) -> Spec:
     values = {each.cell: each.values[c.response.key].value for each in summary.cells if c.response.key in each.values}
     arms = {each.arm: values[each.cell] for each in summary.cells if each.condition == (c.condition or "")}
     own, base = arms[c.arm], arms[summary.grid.baseline_arm]
     low, high = c.ratio.low or c.ratio.value, c.ratio.high or c.ratio.value
     return {
-        "row": f"{c.arm}|{label}",
+        "row": place,
         "arm": c.arm,
         "x": 100 * c.ratio.value,
         "low": 100 * low,
@@ -122,17 +122,22 @@ def _row(summary: Summary, names: dict[str, str], c: Comparison, label: str) -> 
 
 
 def _row_axis(names: dict[str, str], looks: dict[str, Look], arms: list[str], label_px: float) -> Spec:
-    """Labels from the left: an arm's name in bold and its colour (rows `arm|`), its conditions below."""
-    parts = "split(datum.label, '|')"
-    name = "".join(f"{parts}[0] == {quoted(arm)} ? {quoted(names[arm])} : " for arm in arms) + "''"
-    hue = [{"test": f"datum.label == {quoted(f'{arm}|')}", "value": looks[arm].colour.stand_in} for arm in arms]
+    """Labels from the left: an arm's name in bold and its colour (rows `0|`), its conditions below (`0|condition`)."""
+    heads = {f"{number}|": arm for number, arm in enumerate(arms)}
+    name = "".join(f"datum.label == {quoted(head)} ? {quoted(names[arm])} : " for head, arm in heads.items())
+    hue = [
+        {"test": f"datum.label == {quoted(head)}", "value": looks[arm].colour.stand_in} for head, arm in heads.items()
+    ]
     return {
         "title": None,
-        "labelExpr": f"{parts}[1] ? {parts}[1] : ({name})",
+        "labelExpr": f"{name}slice(datum.label, indexof(datum.label, '|') + 1)",
         "labelAlign": "left",
         "labelPadding": label_px,
         "labelLimit": label_px,
-        "labelFontWeight": {"condition": {"test": f"{parts}[1] == ''", "value": "bold"}, "value": "normal"},
+        "labelFontWeight": {
+            "condition": {"test": " || ".join(each["test"] for each in hue), "value": "bold"},
+            "value": "normal",
+        },
         "labelColor": {"condition": hue, "value": ref("soft")},
         "domain": False,
     }

@@ -214,7 +214,9 @@ def _cores(estimate: Estimate) -> str:
     def text(value: float) -> str:
         return f"{value:.4f}".replace("-", "−")
 
-    return f"{text(estimate.value)} processors ({text(estimate.low or 0.0)} to {text(estimate.high or 0.0)})"
+    if estimate.low is None or estimate.high is None:
+        return f"{text(estimate.value)} processors ({_span(estimate)})"
+    return f"{text(estimate.value)} processors ({text(estimate.low)} to {text(estimate.high)})"
 
 
 def _test(test: FTest) -> str:

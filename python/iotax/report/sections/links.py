@@ -60,6 +60,8 @@ def groups(summary: Summary) -> list[Group]:
 
     def figures(cell: CellSummary) -> list[Figure]:
         base = grid.baseline_of(cell.cell)
+        if BANDWIDTH.key not in cell.values:
+            return [Figure("–")] * 4
         carried = _figure(cell.values[BANDWIDTH.key], MEGABYTES)
         share = Figure(f"{100 * known[cell.cell]:.1f} %") if cell.cell in known else Figure("–")
         if cell.cell == base:
