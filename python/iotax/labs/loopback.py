@@ -23,7 +23,7 @@ from iotax.engine import EngineError
 from iotax.labs import guard, own_target
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.events import Act, Flapping, OwnTarget, Performer, freezes, performed, together
-from iotax.labs.generators import GENERATORS, Generator, Job
+from iotax.labs.generators import GENERATORS, Job, generator_of
 from iotax.labs.generators.base import PATTERN
 from iotax.labs.guard import impossible
 from iotax.labs.held import Holdings
@@ -205,7 +205,7 @@ class LoopbackLab(Lab):
         """With its facts."""
         allowed = len(os.sched_getaffinity(0))
         load = settings.load
-        threads = _generator(settings).threads(load)
+        threads = generator_of(settings).threads(load)
         facts = planned_facts(self._study, settings)
         processors = Processors(
             load=usable(threads, len(self.load_cpus[: load.threads]), allowed),
@@ -285,7 +285,7 @@ class LoopbackLab(Lab):
     def _generate(
         self, trial: Trial, settings: Settings, target: str, watch_pids: dict[str, int], progress: Progress
     ) -> Outcome:
-        generator = _generator(settings)
+        generator = generator_of(settings)
         job = Job(
             settings,
             endpoint=target,
@@ -390,7 +390,7 @@ class LoopbackLab(Lab):
             threads=self._study.lab.loopback.threads,
             cpus=cpus,
             polling=settings.connection.polling,
-            file_io=any(_generator(each).foreign for each in self._settings.values()),
+            file_io=any(generator_of(each).foreign for each in self._settings.values()),
             expect=expect,
             destroy=destroy,
             paths=settings.topology.paths,
@@ -409,7 +409,7 @@ class LoopbackLab(Lab):
         # A server that was just started has filled its volume itself, and so has `prepare` an endpoint, but for the
         # first block's sake.
         state = self._filled.setdefault(name, due if server is not None or refill == "never" else _State())
-        same_content = state.content == due.content or _generator(settings).foreign
+        same_content = state.content == due.content or generator_of(settings).foreign
         if (state.block, state.trial) == (due.block, due.trial) and same_content:
             return
         progress(Step("restoring the volume"))
@@ -462,7 +462,7 @@ class LoopbackLab(Lab):
 
     def _check_generators(self) -> Iterator[CheckItem]:
         for generator in GENERATORS.values():
-            if asked := [each for each in self._settings.values() if _generator(each) is generator]:
+            if asked := [each for each in self._settings.values() if generator_of(each) is generator]:
                 yield from generator.check(asked, self._study.lab.loopback.driver)
 
     def _check_server(self) -> list[CheckItem]:
@@ -597,10 +597,6 @@ class LoopbackLab(Lab):
 
 def _largest(every: list[Settings]) -> Settings:
     return max(every, key=lambda settings: settings.working_set_bytes)
-
-
-def _generator(settings: Settings) -> Generator:
-    return GENERATORS[settings.load.generator]
 
 
 def share_cpus(usable: list[int], server: int, load: int) -> tuple[list[int], list[int]]:

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from iotax.labs.base import TrialFailed
-from iotax.labs.generators import GENERATORS
-from iotax.labs.generators.base import Generator, HostJob
+from iotax.labs.generators import generator_of
+from iotax.labs.generators.base import HostJob
 from iotax.labs.hosts.measure import Answer, each_of
 from iotax.labs.hosts.merge import Observed
 from iotax.labs.hosts.paths import Attached, Paths, Script
@@ -123,7 +123,7 @@ class Programs(Beside):
         return {on.place.name: fifo for on, fifo in zip(members, waiting, strict=True) if fifo}
 
     def _script(self, settings: Settings) -> Script:
-        generator = _generator(settings)
+        generator = generator_of(settings)
         return Script(generator.name, generator.host_script)
 
     async def _begin(self, settings: Settings, on: Member, seed: int) -> str:
@@ -142,7 +142,7 @@ class Programs(Beside):
             longest_s=round(_AROUND_S + (settings.load.warmup + 1.1 * settings.load.runtime) / 1e9),
             client=on.index + 1,
         )
-        generator = _generator(settings)
+        generator = generator_of(settings)
         await self._does(on, settings, "load_begin", on.attached.device, *generator.host_job(job))
         return f"{found['RUN']}/start" if generator.released else ""
 
@@ -156,7 +156,7 @@ class Programs(Beside):
     def _result(self, settings: Settings, on: Member, answer: Answer, said: Sequence[str]) -> TrialResult:
         start_ns, end_ns = _edges_ns(answer)
         try:
-            return _generator(settings).host_result(
+            return generator_of(settings).host_result(
                 said,
                 settings,
                 endpoint=on.attached.endpoint,
@@ -165,10 +165,6 @@ class Programs(Beside):
             )
         except TrialFailed as failed:
             raise TrialFailed(f"{answer.host}: {failed.reason}", failed.log, host=answer.host) from failed
-
-
-def _generator(settings: Settings) -> Generator:
-    return GENERATORS[settings.load.generator]
 
 
 def _edges_ns(answer: Answer) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from importlib import resources
 import numpy as np
 
 from iotax.labs.base import TrialFailed
-from iotax.labs.generators import GENERATORS
 from iotax.labs.generators.base import said_of
 from iotax.labs.generators.pgbench import client_options, measured, result_of, server_options
 from iotax.labs.hosts.beside import STEP_S, Beside, Member
@@ -38,10 +37,6 @@ _CHECKPOINT_AT = 0.25
 """Share of a window after which a checkpoint is requested."""
 COMMANDS = ("mke2fs", "dd", "mount", "umount", "chown", "mkdir", "rm", "rmdir", "tee")
 """Commands that root runs for it."""
-
-
-def is_database(settings: Settings) -> bool:
-    return GENERATORS[settings.load.generator].database
 
 
 class Databases(Beside):

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from iotax.engine import EngineError
 from iotax.labs import guard
 from iotax.labs.base import CheckItem, Progress, Step, Worked
-from iotax.labs.generators import GENERATORS
+from iotax.labs.generators import generator_of
 from iotax.labs.hosts.beside import Beside, Member, Programs
 from iotax.labs.hosts.databases import COMMANDS as DATABASE_COMMANDS
-from iotax.labs.hosts.databases import Databases, is_database
+from iotax.labs.hosts.databases import Databases
 from iotax.labs.hosts.measure import each_of
 from iotax.labs.hosts.paths import Attached, Paths
 from iotax.labs.hosts.secrets import handed_over
@@ -98,7 +98,8 @@ class Volumes:
         peers = [path.address for path in paths if path.address]
         peers += [urlsplit(one_portal(uri)).hostname or "" for uri in uris if "://" in uri and not _on_host(uri)]
         peers += [server.data] if server is not None and "" in uris else []
-        commands |= dict.fromkeys(DATABASE_COMMANDS) if any(map(is_database, self._settings)) else {}
+        has_database = any(generator_of(each).database for each in self._settings)
+        commands |= dict.fromkeys(DATABASE_COMMANDS) if has_database else {}
         devices = any(path.kind != "nfs" for path in paths) or any(
             uri.startswith((f"{_LOCAL}/dev/", GUEST_DISK)) for uri in uris
         )
@@ -153,7 +154,7 @@ class Volumes:
         """Writes the pattern where a treatment may read it. Raises HostFault."""
         for settings in self._external():
             # Preconditioning fills the volume, so it must not be filled sequentially afterwards.
-            if is_database(settings):
+            if generator_of(settings).database:
                 await self._enter(settings)
                 progress(Step(f"laying out the database on {settings.endpoint.uri}"))
                 owners = self._owners(settings)
@@ -232,13 +233,13 @@ class Volumes:
 
     def beside(self, settings: Settings) -> Beside | None:
         """The program that loads the hosts in place of the engine; None for the engine."""
-        if is_database(settings):
+        if generator_of(settings).database:
             return self.databases
-        return self._programs if GENERATORS[settings.load.generator].host_script else None
+        return self._programs if generator_of(settings).host_script else None
 
     def needed_bytes(self, settings: Settings) -> int:
         """Bytes used of each volume by all clients that share it."""
-        if is_database(settings):
+        if generator_of(settings).database:
             return settings.volume.size
         clients = 1 if CLIENT in settings.endpoint.uri else settings.load.clients or len(self._initiators)
         return max(zone_bytes(settings, clients) * clients, settings.preconditioned_bytes)
@@ -257,7 +258,7 @@ class Volumes:
             place = self._initiators[index]
             identity = self._identities.get((place.name, expanded(uri, index)), "")
             # A file system of a database is not given to two hosts even if their disks may be two.
-            one_disk = _WORLDWIDE.match(identity) or (is_database(settings) and _WWID.match(identity))
+            one_disk = _WORLDWIDE.match(identity) or (generator_of(settings).database and _WWID.match(identity))
             found.setdefault(identity if one_disk else place.name, index)
         return list(found.values())
 
@@ -333,7 +334,7 @@ class Volumes:
         document = _check_document(attached.endpoint, settings, look_bytes)
         document |= {"judged": dict(attached.file)} if attached.file else {}
         checked = Checked.model_validate(await self._task(place, self._program(attached), document))
-        foreign = checked.holds == "foreign" and is_database(settings)
+        foreign = checked.holds == "foreign" and generator_of(settings).database
         if foreign and await self.databases.is_ours(Member(place, attached), settings):
             return checked.model_copy(update={"holds": "pattern", "what": "an earlier database of iotax"})
         return checked

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iotax.labs.base import TrialFailed
-from iotax.labs.generators import GENERATORS
 from iotax.labs.generators.base import said_of
 from iotax.labs.generators.pgbench import Measured, client_options, measured, result_of, server_options
 from iotax.labs.hosts.clock import Offset, Ours, offset_of
@@ -35,10 +34,6 @@ _TRANSACTION_S = 2.0
 """The longest that transactions may take on average."""
 _CHECKPOINT_AT = 0.25
 """Share of a timed window after which a checkpoint is requested."""
-
-
-def is_database(settings: Settings) -> bool:
-    return GENERATORS[settings.load.generator].database
 
 
 def build(guest: Guest, settings: Settings, volumes: int) -> None:

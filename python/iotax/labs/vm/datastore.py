@@ -10,6 +10,7 @@ same guest, as it would on a hypervisor's host (`above`).
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _ISCSI_PORT = 3260
 _NFS_PORTS = (111, 2049, 20048)
 """Port mapper, nfsd, mountd. QEMU's NFS client asks the port mapper at its own port and takes no other."""
 _TIMEOUT_S = 60.0
+_TRIES = 3
 _SAID = {
     "blockdev-add": "QEMU's initiator",
     "blockdev-del": "QEMU's initiator does not let go",
@@ -194,16 +196,30 @@ class Datastore:
         if protocol not in self._forwarded:
             if taken := ports_taken(settings):
                 raise StepFailed(0, taken)
-            ports = {port: port for port in _NFS_PORTS} if protocol == "nfs3" else {_free_port(): _ISCSI_PORT}
             network, card = 8 + len(self._forwarded), f"forward-{protocol}"
-            forwards = [{"str": f"tcp:{_HOST}:{here}-{_TARGET}:{there}"} for here, there in ports.items()]
             user = {"type": "user", "id": card, "net": f"10.0.{network}.0/24", "restrict": True, "ipv6": False}
-            self._command("storage", "netdev_add", user | {"hostfwd": forwards})
+            if protocol == "nfs3":
+                here = self._ports_to(user, {port: port for port in _NFS_PORTS})
+            else:
+                here = self._free_port_to(user, _ISCSI_PORT)
             device = {"driver": "virtio-net-pci", "netdev": card, "id": card, "mac": f"52:54:00:00:01:{network:02x}"}
             self._command("storage", "device_add", device | {"romfile": ""})
             self._guests["storage"].run(f". /lab/controllers.sh; forwarding_up {device['mac']} 10.0.{network}.15")
-            self._forwarded[protocol] = next(iter(ports))
+            self._forwarded[protocol] = here
         return self._forwarded[protocol]
+
+    def _free_port_to(self, user: dict[str, Any], there: int) -> int:
+        """Another process may take a port that was free."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(StepFailed):
+                return self._ports_to(user, {_free_port(): there})
+        return self._ports_to(user, {_free_port(): there})
+
+    def _ports_to(self, user: dict[str, Any], ports: dict[int, int]) -> int:
+        """Forwards ports of this machine to the storage guest; returns the first."""
+        forwards = [{"str": f"tcp:{_HOST}:{here}-{_TARGET}:{there}"} for here, there in ports.items()]
+        self._command("storage", "netdev_add", user | {"hostfwd": forwards})
+        return next(iter(ports))
 
     def _command(self, role: Role, command: str, arguments: dict[str, Any]) -> None:
         try:

@@ -21,7 +21,7 @@ from iotax.design.plan import trial_seed
 from iotax.design.rounds import session_of, session_rounds
 from iotax.engine import EngineError
 from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed
-from iotax.labs.generators import GENERATORS
+from iotax.labs.generators import generator_of
 from iotax.labs.load import SAMPLE_NS, run_document, run_load, run_task, steps
 from iotax.labs.media import data_document, done_by, with_media
 from iotax.labs.outcomes import Timeouts
@@ -301,7 +301,7 @@ class VmLab(Lab):
         self._filled.clear()
 
     def _run(self, trial: Trial, settings: Settings, progress: Progress) -> Outcome:
-        if database.is_database(settings):
+        if generator_of(settings).database:
             return self._run_database(trial, settings, progress)
         if self._study.events:
             # What an earlier run's event left behind is not this one's to bear.
@@ -314,7 +314,7 @@ class VmLab(Lab):
         self._restore(trial, settings, progress)
         before = self._modelled(settings)
         several = settings.load.clients is not None and settings.endpoint.protocol != "local"
-        by_fio = GENERATORS[settings.load.generator].guest_program is not None
+        by_fio = generator_of(settings).guest_program is not None
         run = self._run_fio if by_fio else self._run_clients if several else self._run_load
         with self._watched(connected):
             outcome = run(trial, settings, progress)
@@ -605,7 +605,7 @@ class VmLab(Lab):
         size_bytes, volumes = self._volume_bytes(), self._volumes if role == "storage" else 1
         guest = self._running()[role]
         guest.run(f"volume_up {size_bytes} {volumes}")
-        if database.is_database(settings):
+        if generator_of(settings).database:
             progress(Step("laying out the database"))
             database.build(guest, settings, volumes)
         elif settings.volume.fill == "pattern":

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from iotax.labs.base import CheckItem
-from iotax.labs.generators import GENERATORS
+from iotax.labs.generators import GENERATORS, generator_of
 from iotax.labs.proc import memory_free_bytes
 from iotax.labs.vm import recipe
 from iotax.labs.vm.cache import cache_root, need_space
@@ -72,7 +72,7 @@ def contents(settings: list[Settings], release: str) -> Contents:
         own_targets=_own_targets(asked),
         # Every study of the stock kernel shares its image.
         fc_nvme=release == STOCK or any(each.endpoint.protocol == "fc-nvme" for each in asked),
-        database=any(GENERATORS[each.load.generator].database for each in asked),
+        database=any(generator_of(each).database for each in asked),
         generators=tuple(
             (name, program)
             for name in sorted({each.load.generator for each in asked})

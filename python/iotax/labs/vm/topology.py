@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from iotax.labs.generators import GENERATORS
+from iotax.labs.generators import generator_of
 from iotax.labs.server import volume_document
 from iotax.labs.vm.image import own_target
 from iotax.labs.vm.kernel import is_commit, is_folder, release_in
@@ -59,7 +59,7 @@ def environment(settings: Settings, guests: int) -> str:
         f"SERVER={kind_of(topology.target) if topology.target != 'kernel' else ''}",
         f"SERVER_PROGRAM={own_target(Path(topology.target)) if '/' in topology.target else ''}",
         f"ONE_GUEST={1 if guests == 1 else ''}",
-        f"FILE_SYSTEM={1 if GENERATORS[settings.load.generator].database else ''}",
+        f"FILE_SYSTEM={1 if generator_of(settings).database else ''}",
         f"CLIENTS={settings.load.clients or 1}",
         f"VOLUMES={settings.volumes}",
         f"MODELLED='{json.dumps(volume_document(settings.volume)) if settings.volume.model else ''}'",
