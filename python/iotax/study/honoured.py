@@ -59,6 +59,7 @@ _SIM_NO_SECRETS = "the simulated targets ask for no login; say `lab: loopback`"
 _SIM_MEMORY = "a simulated volume is memory; say `lab: {sim: {media: {servers: 8, service: 100us}}}`"
 _VM_MEMORY = "the vm lab keeps its volume in memory"
 LAID_OUT = "a database is laid out on a volume that no model holds; leave it out"
+_NAMES_PORTALS = "an endpoint names its portals itself, as iscsi://HOST,HOST/IQN/LUN does; leave this out"
 _KERNELS_RETRY = "the kernels decide this themselves; say `lab: loopback`"
 _LINK = Row(loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
 _VIRTUAL_DISK = Row(sim=_SIM_NO_HYPERVISOR, loopback=_NO_NETWORK, hosts=_REAL_NETWORK, endpoint=_NO_NETWORK)
@@ -222,7 +223,7 @@ FIELDS: Mapping[str, Mapping[str, Row]] = {
         "mtu": Row(loopback=_NO_NETWORK),
         "link_rate": _LINK,
         "link_delay": _LINK,
-        "paths": Row(hosts=_REAL_NETWORK, fio_here=_FIO_CONNECTS),
+        "paths": Row(hosts=_REAL_NETWORK, endpoint=_NAMES_PORTALS, fio_here=_FIO_CONNECTS),
         "path_policy": Row(fio_here=_FIO_CONNECTS),
         "path_retry": Row(
             vm=_KERNELS_RETRY,

@@ -101,7 +101,8 @@ def read_study(name: str, text: str, folder: Path) -> Study:
     if study is not None:
         # A place with an error has a stand-in, of which the rules know nothing useful.
         wrong = {problem.place for problem in problems}
-        broken = ((place, message) for place, message in broken_rules(study) if place not in wrong)
+        # Two rules may find the same.
+        broken = dict.fromkeys((place, message) for place, message in broken_rules(study) if place not in wrong)
         problems += [Problem(document.mark(place), place, message) for place, message in broken]
     else:
         problems += _baseline_problems(document, {problem.place for problem in problems})

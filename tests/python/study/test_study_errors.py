@@ -220,3 +220,15 @@ def test_a_study_nested_beyond_all_sense_ends_in_a_sentence(tmp_path: Path) -> N
     path.write_text("a: " + "[" * 20_000, encoding="utf-8")
     with pytest.raises(StudyError, match="nested too deeply"):
         load_study(str(path))
+
+
+def test_an_error_that_two_rules_find_is_told_once() -> None:
+    text = """name: x
+question: "?"
+topology: {paths: 2}
+factors: {protocol: {a: "iscsi://127.0.0.1/iqn.2026-11.a:b/0", b: "iscsi://127.0.0.1/iqn.2026-11.a:c/0"}}
+baseline: {protocol: a}
+"""
+    with pytest.raises(StudyError) as refused:
+        read_study("x", text, Path())
+    assert [problem.field() for problem in refused.value.problems] == ["topology.paths"]
