@@ -211,15 +211,15 @@ class Grid:
         """The same treatment without a protocol; None if the study has none or the cell is it."""
         if self.local is None or self.is_local(cell):
             return None
-        return tuple(self.local if name == PROTOCOL else label for name, label in zip(self.factors, cell, strict=True))
+        return self.with_levels(cell, {PROTOCOL: self.local})
 
     def baseline_of(self, cell: Cell) -> Cell:
         """The same condition in the baseline arm."""
-        names = self.baseline_arm.split(" · ")
-        return tuple(
-            names[self.compared.index(name)] if name in self.compared else label
-            for name, label in zip(self.factors, cell, strict=True)
-        )
+        return self.with_levels(cell, dict(zip(self.compared, self.baseline_arm.split(" · "), strict=True)))
+
+    def with_levels(self, cell: Cell, levels: Mapping[str, str]) -> Cell:
+        """The cell with other levels of some factors, by label."""
+        return tuple(levels.get(name, label) for name, label in zip(self.factors, cell, strict=True))
 
     def level(self, cell: Cell, factor: str) -> str:
         return cell[list(self.factors).index(factor)] if factor in self.factors else ""

@@ -48,7 +48,7 @@ def effects(model: Model) -> list[Effect]:
         for arm in grid.arms:
             cells = [c for c in grid.cells() if c in model and grid.arm(c) == arm and grid.level(c, factor) == first]
             for level in rest:
-                pairs = [(_moved(model, cell, factor, level), cell) for cell in cells]
+                pairs = [(model.grid.with_levels(cell, {factor: level}), cell) for cell in cells]
                 pairs = [pair for pair in pairs if pair[0] in model]
                 if pairs:
                     found.append(_effect(model, arm, factor, (first, level), pairs))
@@ -70,10 +70,6 @@ def residuals(model: Model) -> list[Residual]:
         )
         for i, ((run, _), cell) in enumerate(zip(model.observed, model.cells, strict=True))
     ]
-
-
-def _moved(model: Model, cell: Cell, factor: str, level: str) -> Cell:
-    return tuple(level if name == factor else label for name, label in zip(model.grid.factors, cell, strict=True))
 
 
 def _effect(model: Model, arm: str, factor: str, levels: tuple[str, str], pairs: Sequence[tuple[Cell, Cell]]) -> Effect:

@@ -164,7 +164,7 @@ def _beside(study: Study, model: Model, base: dict[str, str], figure: PublishedF
     measured = None
     compared: list[tuple[Cell, Cell]] = []
     if figure.relative is not None:
-        pairs = [(cell, _with(model, cell, base)) for cell in cells]
+        pairs = [(cell, model.grid.with_levels(cell, base)) for cell in cells]
         compared = [pair for pair in pairs if pair[0] != pair[1] and pair[1] in model]
         measured = _ratio(model, compared, statistic)
     return Beside(
@@ -253,10 +253,6 @@ def _mean(model: Model, cells: Sequence[Cell], statistic: Statistic) -> Estimate
     if statistic == "geometric mean":
         return Estimate.ratio(model.model.level(cells))
     return Estimate.ratio(model.model.log_of_mean(cells))
-
-
-def _with(model: Model, cell: Cell, levels: Mapping[str, str]) -> Cell:
-    return tuple(levels.get(name, label) for name, label in zip(model.grid.factors, cell, strict=True))
 
 
 def _labels(study: Study, treatment: Mapping[str, LevelValue]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def markdown(
         lines += markdown_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))
         lines += ["", "</details>"]
     lines += change_profile.markdown(found.profiles)
-    lines += ["", _explained(margin_percent), *(f"\n{escaped(note)}" for note in notes)]
+    lines += ["", wording.explained(margin_percent), *(f"\n{escaped(note)}" for note in notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -55,7 +55,7 @@ def page(found: Changes, before: str, after: str, margin_percent: float, notes: 
         body += ["<h2>Latency at each quantile</h2>"]
         body += [html_table(_quantile_columns(), rows, numeric=range(1, len(QUANTILES_PERCENT) + 1))]
     body += change_profile.sections(found.profiles, before, after)
-    body += [f"<p>{html.escape(text)}</p>" for text in (_explained(margin_percent), *notes)]
+    body += [f"<p>{html.escape(text)}</p>" for text in (wording.explained(margin_percent), *notes)]
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         f"{GENERATOR}\n"
@@ -71,10 +71,6 @@ def _headline(found: Changes, margin_percent: float, strong: Callable[[str], str
     if not worse:
         return wording.no_regression(found.found, margin_percent)
     return " ".join(strong(wording.regression(each)) for each in worse)
-
-
-def _explained(margin_percent: float) -> str:
-    return f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent."
 
 
 def _row(change: Change) -> tuple[str, ...]:

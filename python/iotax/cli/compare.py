@@ -114,7 +114,7 @@ def _print_screen(found: Changes, margin_percent: float, notes: list[tuple[str, 
         out.print(f"{_kinds(rest)}: see --long.", soft_wrap=True)
     print_leads(out, found.profiles)
     out.print(
-        f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
+        wording.explained(margin_percent),
         style="dim",
         soft_wrap=True,
     )
@@ -161,7 +161,7 @@ def _print(found: Changes, margin_percent: float, notes: list[tuple[str, str]], 
             out.print(table)
     print_changes(out, found.profiles)
     out.print(
-        f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent.",
+        wording.explained(margin_percent),
         style="dim",
         soft_wrap=True,
     )

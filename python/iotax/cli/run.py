@@ -233,36 +233,31 @@ def measure(
 
     wishes = wishes or Wishes()
     try:
-        plan = planned(study)
-        lab = open_lab(study, plan, list(wishes.destroy))
-        lab.without_lost_hosts, lab.may_disturb = wishes.without_lost_hosts, wishes.disturb
-        with Writer(path) as writer:
-            return run_study(
-                study,
-                plan,
-                lab,
-                writer,
-                source=source,
-                label=wishes.label,
-                anew=wishes.again,
-                environment=environment(find_engine()),
-                listener=listener or display,
-                wait_for_target_s=wishes.wait_for_target_s,
-            )
+        with contextlib.closing(display):
+            plan = planned(study)
+            lab = open_lab(study, plan, list(wishes.destroy))
+            lab.without_lost_hosts, lab.may_disturb = wishes.without_lost_hosts, wishes.disturb
+            with Writer(path) as writer:
+                return run_study(
+                    study,
+                    plan,
+                    lab,
+                    writer,
+                    source=source,
+                    label=wishes.label,
+                    anew=wishes.again,
+                    environment=environment(find_engine()),
+                    listener=listener or display,
+                    wait_for_target_s=wishes.wait_for_target_s,
+                )
     except LabUnusable as unusable:
-        display.close()
         leave(Exit.REFUSED if unusable.refused else Exit.LAB, wishes.spoken(f"study not started\n{unusable}"))
     except EngineError as error:
-        display.close()
         leave(Exit.LAB, str(error))
     except NotebookError as error:
-        display.close()
         leave(Exit.NOTEBOOK, str(error))
     except KeyboardInterrupt:
-        display.close()
         leave(Exit.INTERRUPTED, "interrupted before the first trial")
-    finally:
-        display.close()
 
 
 def _conclude(study: Study, path: Path, ending: Ending, shown: Shown) -> None:

@@ -20,7 +20,6 @@ from iotax.analysis.capacity import (
     capacity,
     per_core_iops,
     response_us,
-    slowdown,
 )
 from iotax.analysis.cost import ServiceCost
 from iotax.cli import options
@@ -35,6 +34,7 @@ from iotax.notebook import NotebookError
 from iotax.queueing import SizingTarget
 from iotax.units import parse_duration
 from iotax.wording import SIMULATED, comparable, cost_cautions, figure, not_sized, title
+from iotax.wording.costs import hidden
 
 _US = r"[0-9]+(?:\.[0-9]*)?"
 _COST = re.compile(rf"(?:(?P<name>[^=]+)=)?(?P<cost>{_US})(?::(?P<low>{_US})-(?P<high>{_US}))?")
@@ -125,7 +125,7 @@ def _print(
             soft_wrap=True,
         )
         if len(costs) > 1 and (given or comparable(costs)):
-            out.print(_hidden(costs, cores), soft_wrap=True)
+            out.print(f"{hidden(costs, cores)}.", soft_wrap=True)
     sources = _sources(costs)
     if len(sources) > 1 and not long:
         parts = ", ".join(dict.fromkeys(cost.part for cost in costs if cost.part))
@@ -301,15 +301,3 @@ def _responses(costs: list[ServiceCost], cores: int) -> Table:
             row = [figure(response_us(cost.cost_us.value, cores, u, storage_us)) for u in UTILISATIONS]
             table.add_row(escape(title(cost.arm)), f"{storage_us:g} µs", *row)
     return table
-
-
-def _hidden(costs: list[ServiceCost], cores: int) -> str:
-    bare, *stored = (slowdown(costs, cores, 0.6, us) for us in STORAGE_US)
-    rest = " and ".join(
-        f"{each:.2f} behind {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
-    )
-    return (
-        f"At 60 % busy the protocol with the most CPU per I/O responds in {bare:.2f} times the time of the one with "
-        "the least "
-        f"on the cores alone, in {rest}."
-    )

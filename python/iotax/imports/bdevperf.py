@@ -7,7 +7,7 @@ from pathlib import Path
 
 from iotax.imports.json_text import Fields, read_documents
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, readable, reads_and_writes
-from iotax.imports.problems import Notes, Unreadable, small
+from iotax.imports.problems import Notes, Unreadable, level_of
 from iotax.merged import merged_directions
 from iotax.trial import Direction, LevelValue
 
@@ -64,13 +64,8 @@ def _settings(jobs: Sequence[Fields]) -> dict[str, LevelValue]:
     for field, name in (("io_size", BLOCK_SIZE), ("queue_depth", OUTSTANDING), ("workload", "rw")):
         values = {job.text(field) for job in jobs if field in job}
         if len(values) == 1:
-            found[name] = _level(values.pop())
+            found[name] = level_of(values.pop())
     shares = {job.text("percentage") for job in jobs if "percentage" in job}
     if len(shares) == 1 and found.get("rw") in ("rw", "randrw"):
-        found["rwmixread"] = _level(shares.pop())
+        found["rwmixread"] = level_of(shares.pop())
     return found
-
-
-def _level(text: str) -> LevelValue:
-    number = small(text)
-    return text if number is None else number

@@ -6,14 +6,13 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from iotax.imports.formats import Format
 from iotax.imports.measured import Measured, together
 from iotax.imports.naming import BLOCK, REPLICATE, NamePattern, PatternError, level_of, run_number
-from iotax.imports.problems import Notes, Unreadable
+from iotax.imports.problems import Notes, Unreadable, start_of
 from iotax.trial import LevelValue
 from iotax.units import counted
 
@@ -322,10 +321,6 @@ def given_times(words: Sequence[str]) -> Times:
 
 
 def _time_ns(word: str, text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise PatternError(
-            f"--at {word}: write TIME or FILE=TIME, such as 2026-05-01T10:00:00Z, or `{WRITTEN}`"
-        ) from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)
+    if (found := start_of(text)) is None:
+        raise PatternError(f"--at {word}: write TIME or FILE=TIME, such as 2026-05-01T10:00:00Z, or `{WRITTEN}`")
+    return found

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as Xml
 
 from iotax.imports import diskspd_text
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, WORKERS, Measured, block_size_of, readable
-from iotax.imports.problems import Notes, Unreadable, number, small, text_of
+from iotax.imports.problems import Notes, Unreadable, level_of, number, small, text_of
 from iotax.records import CpuTime
 from iotax.trial import Direction, LevelValue
 
@@ -179,7 +179,7 @@ def _settings(profile: Xml.Element | None) -> tuple[dict[str, LevelValue], int |
         values = dict.fromkeys((each.findtext(field) or "").strip() for each in targets)
         text = "+".join(values)
         if text:
-            found[name] = text if (count := small(text)) is None else count
+            found[name] = level_of(text)
     random = any(each.find("Random") is not None or each.find("RandomRatio") is not None for each in targets)
     found["access"] = "random" if random else "sequential"
     shared, of_thread = (_count(profile, name) for name in ("ThreadCount", "RequestCount"))

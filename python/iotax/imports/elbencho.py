@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from iotax.imports import elbencho_json
-from iotax.imports.elbencho_json import PROGRAM, start_of, stragglers, workers_of
+from iotax.imports.elbencho_json import PROGRAM, stragglers, workers_of
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, no_direction, readable
-from iotax.imports.problems import Notes, Unreadable, number, rows_of, small, text_of
+from iotax.imports.problems import Notes, Unreadable, number, rows_of, small, start_of, text_of
 from iotax.trial import Direction, LevelValue
 
 _NEEDED = ("operation", "time ms [last]", "IOPS [last]", "MiB/s [last]")

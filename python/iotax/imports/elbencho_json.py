@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from iotax.imports.json_text import Fields, read_documents
@@ -28,7 +27,7 @@ from iotax.imports.measured import (
     readable,
     spread,
 )
-from iotax.imports.problems import Notes, Unreadable, number, small
+from iotax.imports.problems import Notes, Unreadable, number, small, start_of
 from iotax.trial import Direction, LevelValue
 from iotax.units import parse_size
 
@@ -208,12 +207,3 @@ def stragglers(phase: str, first_s: float, last_s: float) -> list[str]:
         f"{phase}: the first worker ended at {first_s:.1f} s, the last at {last_s:.1f} s: the rate is that of all of "
         "it, stragglers included"
     ]
-
-
-def start_of(text: str) -> int | None:
-    """Since 1970, in ns; None if it is not a date."""
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from iotax.imports.measured import BLOCK_SIZE, MIXED, OUTSTANDING, RATE, WORKERS
-from iotax.imports.problems import small
+from iotax.imports.problems import level_of, small
 from iotax.trial import LevelValue
 
 DEFAULT_ENGINE = "psync"
@@ -322,7 +322,7 @@ def _common(options: Sequence[Mapping[str, str]], name: str, default: str | None
 
 
 def _level(value: LevelValue) -> LevelValue:
-    return value if not isinstance(value, str) or (number := small(value)) is None else number
+    return level_of(value) if isinstance(value, str) else value
 
 
 def _ramp_ns(options: Sequence[Mapping[str, str]]) -> int | None:

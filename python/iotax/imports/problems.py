@@ -8,7 +8,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+
+from iotax.trial import LevelValue
 
 FIGURE_MAX = 1e18
 """Larger figures are not a result of any program, and do not fit a notebook's integers."""
@@ -148,6 +151,21 @@ def whole(path: Path, text: object, *, line: int | None = None, at: str = "") ->
 def small(text: str | None) -> int | None:
     """A setting that is a whole number; None if it is none, or none that anything is set to."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def level_of(text: str) -> LevelValue:
+    """A setting: a whole number if it is one, else the text."""
+    count = small(text)
+    return text if count is None else count
+
+
+def start_of(text: str) -> int | None:
+    """Since 1970, in ns; None if it is not a date."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)
 
 
 def _short(text: object) -> str:

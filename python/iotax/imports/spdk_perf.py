@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, Measured, readable, reads_and_writes
-from iotax.imports.problems import Notes, Unreadable, number, runs_of, small, text_of, whole
+from iotax.imports.problems import Notes, Unreadable, level_of, number, runs_of, text_of, whole
 from iotax.merged import merged_directions
 from iotax.trial import Direction, Histogram, LevelValue
 
@@ -143,8 +143,7 @@ def _asked(text: str) -> dict[str, LevelValue]:
     command = next((line for line in text.splitlines() if _COMMAND.search(line)), "")
     found: dict[str, LevelValue] = {}
     for option, value in re.findall(r"\s(-[qowtM])\s*(\S+)", command):
-        count = small(value)
-        found[_OPTIONS[option]] = value if count is None else count
+        found[_OPTIONS[option]] = level_of(value)
     return found
 
 

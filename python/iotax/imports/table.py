@@ -10,12 +10,11 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from iotax.imports.measured import BLOCK_SIZE, OUTSTANDING, RATE, WORKERS, Measured, no_direction, readable
 from iotax.imports.naming import PatternError, level_of
-from iotax.imports.problems import Notes, Unreadable, number, rows_of, small, text_of, whole
+from iotax.imports.problems import Notes, Unreadable, number, rows_of, small, start_of, text_of, whole
 from iotax.imports.processors import ROLES
 from iotax.records import CpuTime
 from iotax.trial import Direction, LevelValue
@@ -237,10 +236,8 @@ def _start(path: Path, line: int, text: str) -> int:
     """Seconds since 1970, or a date and time; without a zone in UTC."""
     if (seconds := small(text)) is not None:
         return seconds * 10**9
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+    if (found := start_of(text)) is None:
         raise Unreadable(
             path, f"found {text[:80]!r} where a time is expected, such as 2026-05-01T10:00:00Z", line=line, at="start"
-        ) from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e9)
+        )
+    return found

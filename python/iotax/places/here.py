@@ -11,13 +11,13 @@ import contextlib
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from iotax.engine import EngineError
 from iotax.places.agent import Group, group, started
 from iotax.places.base import COMMAND_S, Binary, Event, HostFault, Place, last_words
-from iotax.places.host import ReachedHost, taking
+from iotax.places.host import ReachedHost
 from iotax.places.piped import STOP_S, Piped
 
 _LINE_BYTES_MAX = 64 << 20
@@ -61,22 +61,9 @@ class LocalHost(ReachedHost):
             status, output, _ = await _asked(command, Path.home(), given, within_s, keep_bytes, together=True)
         return None if status is None or status < 0 else status, output.decode(errors="replace")
 
-    async def start(
-        self,
-        command: str,
-        document: Event,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        on_log: Callable[[str], None] | None = None,
-    ) -> Child:
-        given = secrets or {}
-        whole, lease_ns = taking(given, command), document.get("lease_ns")
+    async def _begin(self, command: str, lease_ns: int | None, on_log: Callable[[str], None] | None) -> Piped:
         with self._faults():
-            child = await _child("the engine there", whole, Path.home(), lease_ns, on_log, self.name)
-        for secret in given.values():
-            child.send_line(f"{secret}\n".encode())
-        child.send(document)
-        return child
+            return await _child("the engine there", command, Path.home(), lease_ns, on_log, self.name)
 
     async def close(self) -> None:
         self._installed = ""

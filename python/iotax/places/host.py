@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from secrets import token_hex
 
-from iotax.places.base import FOLDER, Binary, Event, HostFault, Place, Task
+from iotax.places.base import FOLDER, Binary, Event, HostFault, Place
+from iotax.places.piped import Piped
 from iotax.study.hosts import Host
 
 _LINES_S = 15
@@ -47,7 +48,6 @@ class HostPlace(Place):
         HostFault."""
         return None
 
-    @abstractmethod
     async def start(
         self,
         command: str,
@@ -55,9 +55,19 @@ class HostPlace(Place):
         *,
         secrets: Mapping[str, str] | None = None,
         on_log: Callable[[str], None] | None = None,
-    ) -> Task:
+    ) -> Piped:
         """Like any place; `secrets` are variables of the command's environment, which are sent in the first lines of
         its input (`taking`). Raises HostFault."""
+        given = secrets or {}
+        task = await self._begin(taking(given, command), document.get("lease_ns"), on_log)
+        for secret in given.values():
+            task.send_line(f"{secret}\n".encode())
+        task.send(document)
+        return task
+
+    @abstractmethod
+    async def _begin(self, command: str, lease_ns: int | None, on_log: Callable[[str], None] | None) -> Piped:
+        """Starts a shell's command that is spoken with. Raises HostFault."""
 
     @abstractmethod
     async def ask(self, command: str, given: str, within_s: float, keep_bytes: int) -> tuple[int | None, str]:

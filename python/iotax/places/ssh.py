@@ -16,8 +16,8 @@ from typing import Any
 import asyncssh
 
 from iotax.engine import EngineError
-from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import ReachedHost, taking
+from iotax.places.base import COMMAND_S, Binary, HostFault, last_words
+from iotax.places.host import ReachedHost
 from iotax.places.piped import STOP_S, Piped
 from iotax.study.hosts import Host
 
@@ -106,20 +106,8 @@ class SshHost(ReachedHost):
         except asyncssh.Error as error:
             raise OSError(_said(error)) from error
 
-    async def start(
-        self,
-        command: str,
-        document: Event,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        on_log: Callable[[str], None] | None = None,
-    ) -> Remote:
-        given = secrets or {}
-        remote = Remote(self.name, await self.process(taking(given, command)), document.get("lease_ns"), on_log)
-        for secret in given.values():
-            remote.send_line(f"{secret}\n".encode())
-        remote.send(document)
-        return remote
+    async def _begin(self, command: str, lease_ns: int | None, on_log: Callable[[str], None] | None) -> Piped:
+        return Remote(self.name, await self.process(command), lease_ns, on_log)
 
     async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """A command that writes other lines than the engine's. Raises HostFault."""

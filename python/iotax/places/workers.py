@@ -17,7 +17,7 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,8 +29,8 @@ from distributed.security import Security
 
 from iotax.engine import EngineError
 from iotax.places import agent
-from iotax.places.base import COMMAND_S, Binary, Event, HostFault, last_words
-from iotax.places.host import Companion, ReachedHost, taking
+from iotax.places.base import COMMAND_S, Binary, HostFault, last_words
+from iotax.places.host import Companion, ReachedHost
 from iotax.places.piped import STOP_S, Piped
 from iotax.places.slurm import Contact, Jobs
 from iotax.study.hosts import Cluster, Host, Slurm, SlurmCluster
@@ -487,26 +487,15 @@ class OnWorker(ReachedHost):
             raise TimeoutError
         return None if status < 0 else status, output.decode(errors="replace")
 
-    async def start(
-        self,
-        command: str,
-        document: Event,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        on_log: Callable[[str], None] | None = None,
-    ) -> OfWorker:
-        there, given = await self.agent(), secrets or {}
+    async def _begin(self, command: str, lease_ns: int | None, on_log: Callable[[str], None] | None) -> Piped:
+        there = await self.agent()
         try:
-            number = await there.call("begin", f"exec {taking(given, command)}", within_s=COMMAND_S)
+            number = await there.call("begin", f"exec {command}", within_s=COMMAND_S)
         except Gone as error:
             raise HostFault(self.name, str(error)) from error
         if isinstance(number, str):
             raise HostFault(self.name, number, "missing")
-        task = OfWorker(self.name, there, number, document.get("lease_ns"), on_log)
-        for secret in given.values():
-            task.send_line(f"{secret}\n".encode())
-        task.send(document)
-        return task
+        return OfWorker(self.name, there, number, lease_ns, on_log)
 
     async def close(self) -> None:
         self._agent, self._installed = None, ""

@@ -2,7 +2,7 @@
 protocol needs a module here, a row in `table`, and support in the lab that serves it. This module loads quickly: shell
 completion imports it at each press of Tab."""
 
-from iotax.protocols.base import Protocol, Scheme, is_port
+from iotax.protocols.base import Protocol, Scheme, is_port, portal
 from iotax.protocols.table import (
     access_options,
     colours,
@@ -29,6 +29,7 @@ __all__ = [
     "known",
     "names",
     "of_family",
+    "portal",
     "schemes",
     "titles",
     "with_access",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from iotax.protocols import known, schemes
+from iotax.protocols import known, portal, schemes
 from iotax.study.connection import Polling
 
 PORTS = {
@@ -64,7 +64,7 @@ class Offer:
         return {
             "volumes": [volume],
             "exports": [
-                {"protocol": protocol, "listen": socket_address(self.listen, port), **export}
+                {"protocol": protocol, "listen": portal(str(self.listen), port), **export}
                 for protocol, port in self.ports.items()
             ],
             "groups": [{"name": _GROUP, "initiators": list(self.allow)}] if self.allow else [],
@@ -88,10 +88,6 @@ class Offer:
         elif self.keep and not self.read_only:
             found.append(f"{self.path} is served as it is, and clients may overwrite what it holds")
         return found
-
-
-def socket_address(address: Address, port: int) -> str:
-    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
 def reachable(endpoint: str) -> str:

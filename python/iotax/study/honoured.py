@@ -8,9 +8,10 @@ from typing import Any
 
 from iotax.protocols import knowing, known
 from iotax.study.endpoint import Endpoint
-from iotax.study.model import LABS, SECTIONS, Study
+from iotax.study.model import LABS, SECTIONS, Study, sections_of_fields
 from iotax.study.sim import OF_SIM
 from iotax.study.source import Place
+from iotax.study.varied import place, values
 
 
 @dataclass(frozen=True)
@@ -320,11 +321,11 @@ def not_honoured(study: Study) -> Iterator[tuple[Place, str]]:
     for section in SECTIONS:
         for field, row in FIELDS[section].items():
             harmless = row.harmless + {"vm": row.vm_too, "hosts": row.hosts_too}.get(study.lab.name, ())
-            wanted = [value for value in _values(study, field) if value not in harmless]
+            wanted = [value for value in values(study, field) if value not in harmless]
             if wanted and _is_given(study, field):
                 reason = _reason(study, row) or _unknown_to_all(study, field, row)
                 if reason:
-                    yield _place(study, field), reason
+                    yield place(study, field), reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study):
         threads = FIELDS[f"lab: {study.lab.name}"]["threads"]
         if getattr(study.lab, study.lab.name).threads not in threads.harmless:
@@ -353,7 +354,7 @@ def _reason(study: Study, row: Row) -> str:
         return reason
     if study.lab.name not in ("vm", "sim") and _only_endpoints(study) and row.endpoint:
         return row.endpoint
-    generators = _values(study, "generator")
+    generators = values(study, "generator")
     fio = row.fio or (row.fio_here if study.lab.name == "loopback" else "")
     of_generator = {"fio": fio, "pgbench": row.pgbench, "command": row.command}
     return next((reason for name, reason in of_generator.items() if reason and name in generators), "")
@@ -379,18 +380,4 @@ def _endpoints(study: Study) -> list[Endpoint]:
 
 
 def _is_given(study: Study, field: str) -> bool:
-    return field in study.levels() or field in getattr(study, _section(field)).model_fields_set
-
-
-def _section(field: str) -> str:
-    return next(section for section, model in SECTIONS.items() if field in model.model_fields)
-
-
-def _values(study: Study, field: str) -> list[Any]:
-    if field in (levels := study.levels()):
-        return [level.value for level in levels[field]]
-    return [getattr(getattr(study, _section(field)), field)]
-
-
-def _place(study: Study, field: str) -> Place:
-    return ("factors", field) if field in study.levels() else (_section(field), field)
+    return field in study.levels() or field in study.section(sections_of_fields()[field]).model_fields_set

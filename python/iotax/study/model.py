@@ -481,16 +481,16 @@ LABELLED = ("protocol", "streams")
 
 
 @cache
+def sections_of_fields() -> Mapping[str, str]:
+    """Field → its section."""
+    names = {name: section for section, model in SECTIONS.items() for name in model.model_fields}
+    return MappingProxyType(names | dict.fromkeys(OF_SIM, "sim"))
+
+
+@cache
 def factor_names() -> Mapping[str, str]:
     """Factor → section, for every field that may vary."""
-    names = {
-        name: section
-        for section, model in SECTIONS.items()
-        for name in model.model_fields
-        if name not in _NEVER_FACTORS
-    }
-    names |= dict.fromkeys(OF_SIM, "sim")
-    return MappingProxyType(names)
+    return MappingProxyType({name: of for name, of in sections_of_fields().items() if name not in _NEVER_FACTORS})
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from iotax.study.model import Level, Study, factor_names
+from iotax.study.model import Level, Study, sections_of_fields
 from iotax.study.source import Place
 
 
@@ -16,7 +16,7 @@ def values(study: Study, name: str) -> list[Any]:
     levels = study.levels()
     if name in levels:
         return [level.value for level in levels[name]]
-    return [getattr(study.section(factor_names()[name]), name)]
+    return [getattr(study.section(sections_of_fields()[name]), name)]
 
 
 def place(study: Study, name: str) -> Place:
@@ -26,7 +26,7 @@ def place(study: Study, name: str) -> Place:
 
 def own_place(name: str) -> Place:
     """The place of its one setting."""
-    section = factor_names()[name]
+    section = sections_of_fields()[name]
     return ("lab", "sim", name) if section == "sim" else (section, name)
 
 

@@ -9,20 +9,19 @@ from iotax.analysis.estimate import Estimate
 from iotax.analysis.precision import precisions
 from iotax.analysis.responses import Response
 from iotax.analysis.summary import Summary
-from iotax.analysis.validity import TITLES, Severity
+from iotax.analysis.validity import doubt
 from iotax.analysis.verdict import Verdict
 from iotax.study.imported import ImportedStudy
 from iotax.units import counted
 from iotax.wording.answer import effort, reach
 from iotax.wording.conditions import brief_condition
-from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, inside, signed, title
+from iotax.wording.figures import PERCENT_RATIO_MAX, TIMES_RATIO_MIN, ends, figure, signed, title
 from iotax.wording.published import agreed_count
 from iotax.wording.trust import limited
-from iotax.wording.verdicts import Tone, judged, response_name
+from iotax.wording.verdicts import Tone, judged, response_name, why
 
 LINES_MAX = 6
 """Number of comparisons on the first screen."""
-_CHECKS_NAMED = 2
 _RANK = {"better": 0, "worse": 0, "mixed": 0, "equivalent": 1, "inconclusive": 2, "plain": 3}
 
 
@@ -113,12 +112,9 @@ def validity(summary: Summary) -> str:
     text = f"{len(data.measured)} of {planned} trials {'simulated' if data.simulated else 'measured'}"
     if isinstance(data.study, ImportedStudy):
         text = f"{counted(len(data.measured), 'result')} imported; iotax did not measure them"
-    found = [[c.key for c in checks if c.level >= Severity.DOUBTFUL] for checks in runs.values()]
-    keys = [key for each in found for key in each]
-    parts = [text]
-    if flagged := sum(map(bool, found)):
-        names = sorted(set(keys), key=lambda key: (-keys.count(key), key))[:_CHECKS_NAMED]
-        parts.append(f"{flagged} flagged ({', '.join(inside(TITLES[key]) for key in names)})")
+    parts, found = [text], doubt(list(runs.values()))
+    if found.runs:
+        parts.append(f"{found.runs} flagged ({why(found)})")
     elif runs:
         parts.append("none flagged")
     if hit := limited(summary):

@@ -17,6 +17,11 @@ _NONE = {
 }
 
 
+def explained(margin_percent: float) -> str:
+    """How to read a table of changes."""
+    return f"After over before, with 95 % intervals; within {margin_percent:g} % counts as equivalent."
+
+
 def treatment(found: Change) -> str:
     return title(found.treatment) if found.treatment else TOGETHER
 

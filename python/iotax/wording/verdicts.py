@@ -136,9 +136,9 @@ def caution(doubt: Doubt) -> str:
     if not doubt.most:
         return ""
     if doubt.of == 1:
-        return f"its only run is doubtful ({_why(doubt)})"
+        return f"its only run is doubtful ({why(doubt)})"
     runs = f"all {doubt.of} runs" if doubt.runs == doubt.of else f"{doubt.runs} of these {doubt.of} runs"
-    return f"{runs} are doubtful ({_why(doubt)})"
+    return f"{runs} are doubtful ({why(doubt)})"
 
 
 def doubtful_runs(doubt: Doubt) -> str:
@@ -146,10 +146,11 @@ def doubtful_runs(doubt: Doubt) -> str:
     runs = f"{doubt.runs} of {counted(doubt.of, 'run')}"
     if doubt.runs == doubt.of:
         runs = "the only run" if doubt.of == 1 else f"all {doubt.of} runs"
-    return f"{runs} ({_why(doubt)})"
+    return f"{runs} ({why(doubt)})"
 
 
-def _why(doubt: Doubt) -> str:
+def why(doubt: Doubt) -> str:
+    """The commonest findings."""
     return ", ".join(inside(TITLES[key]) for key in doubt.keys[:2])
 
 

@@ -50,11 +50,12 @@ from iotax.labs.turns import Session, Station
 from iotax.places import LEASE_NS, Binary, HostFault, Task
 from iotax.places.host import HostPlace
 from iotax.places.waiting import wait_for
+from iotax.protocols import portal
 from iotax.records import CpuRole, CpuTime, CpuUse
 from iotax.study import Settings, Study
 from iotax.study.connection import Polling
 from iotax.study.facts import planned_facts
-from iotax.study.hosts import CLIENT, Host, Hosts, Moment
+from iotax.study.hosts import CLIENT, Hosts, Moment
 from iotax.study.model import Volume
 from iotax.trial import Background, Connected, LevelValue, ModelledMedia, Trial, TrialResult
 from iotax.units import counted, format_size
@@ -565,7 +566,7 @@ class HostsLab(Lab):
             threads=self._spec.threads,
             cpus=[],
             polling=polling,
-            listen=f"{_data_address(place.host)}:0",
+            listen=portal(place.host.data, 0),
         )
         program = await place.install(self._binary)
         agent = await place.start(f"{program} serve", document | {"lease_ns": LEASE_NS})
@@ -791,10 +792,6 @@ def _window(settings: Settings) -> dict[str, int]:
 def _spent_by_guests(parts: Sequence[CpuTime]) -> dict[str, int]:
     """Guest → all that it spent over the window, user and system time, by its own clock."""
     return {part.host: part.busy_ns for part in parts if part.layer == "guest"}
-
-
-def _data_address(host: Host) -> str:
-    return f"[{host.data}]" if ":" in host.data else host.data
 
 
 def _failed(fault: HostFault) -> TrialFailed:

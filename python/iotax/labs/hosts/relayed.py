@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any
@@ -19,9 +19,10 @@ from iotax.labs.hosts.clock import Offset, Ours, Turns, compared
 from iotax.labs.hosts.measure import READY_S, SILENCE_S, Answer, Group, Hear, Job, Window, each_of
 from iotax.labs.hosts.relay import Fault, Relay
 from iotax.labs.hosts.survey import Asked, Survey
-from iotax.places import LEASE_NS, Binary, Event, HostFault
+from iotax.places import LEASE_NS, Binary, HostFault
 from iotax.places.base import COMMAND_S
-from iotax.places.host import HostPlace, taking
+from iotax.places.host import HostPlace
+from iotax.places.piped import Piped
 from iotax.places.workers import CONNECT_S, Agent, Gone, OfWorker, Scheduled, Worker, workers_of
 from iotax.study.hosts import Cluster, Host
 from iotax.version import __version__
@@ -228,21 +229,9 @@ class Relayed(HostPlace):
             raise TimeoutError
         return answer
 
-    async def start(
-        self,
-        command: str,
-        document: Event,
-        *,
-        secrets: Mapping[str, str] | None = None,
-        on_log: Callable[[str], None] | None = None,
-    ) -> OfWorker:
-        held, given = await self._reached(), secrets or {}
-        number = await held.call("begin_on", self.host, taking(given, command))
-        task = OfWorker(self.name, held.agent, number, document.get("lease_ns"), on_log)
-        for secret in given.values():
-            task.send_line(f"{secret}\n".encode())
-        task.send(document)
-        return task
+    async def _begin(self, command: str, lease_ns: int | None, on_log: Callable[[str], None] | None) -> Piped:
+        held = await self._reached()
+        return OfWorker(self.name, held.agent, await held.call("begin_on", self.host, command), lease_ns, on_log)
 
     async def close(self) -> None:
         """Its relay lets go of all hosts at once."""

@@ -40,7 +40,7 @@ def groups(summary: Summary) -> list[Group]:
         (cell, other)
         for cell in summary.cells
         if summary.grid.level(cell.cell, GENERATOR) == first
-        and (other := _with(summary, cell.cell, second)) in measured
+        and (other := summary.grid.with_levels(cell.cell, {GENERATOR: second})) in measured
     ]
     return [
         Group(f"{response.short} ({response.unit})", [_row(summary, response, *pair, first) for pair in pairs])
@@ -65,9 +65,3 @@ def _both(summary: Summary, response: Response, cell: Cell, other: Cell) -> list
 
 def _names(summary: Summary) -> list[str]:
     return [level.label for level in summary.grid.factors[GENERATOR]]
-
-
-def _with(summary: Summary, cell: Cell, generator: str) -> Cell:
-    return tuple(
-        generator if name == GENERATOR else label for name, label in zip(summary.grid.factors, cell, strict=True)
-    )

@@ -15,7 +15,6 @@ from iotax.analysis.capacity import (
     per_core_iops,
     rate_at,
     response_us,
-    slowdown,
 )
 from iotax.queueing import MMc, SizingTarget, size
 from iotax.report import charts
@@ -23,6 +22,7 @@ from iotax.report.section import Folded, Heading, Panels, Part, Section, Source,
 from iotax.report.sections.cost import estimated
 from iotax.report.tables import Column, Figure, Group, Row
 from iotax.wording import comparable, cost_cautions, figure, not_sized, title
+from iotax.wording.costs import hidden
 
 TARGETS = (
     ("≤ 80 % busy", SizingTarget(0.8)),
@@ -167,16 +167,10 @@ def _response_groups(summary: Summary) -> list[Group]:
 
 def _size_note(summary: Summary) -> str:
     """How much the storage's own time reduces the difference."""
-    if not comparable(summary.report_sizing.costs):
+    costs = summary.report_sizing.costs
+    if not comparable(costs):
         return ""
-    bare, *stored = (slowdown(summary.report_sizing.costs, REPORT_CORES, 0.6, us) for us in STORAGE_US)
-    rest = ", ".join(
-        f"{each:.2f} times with {us:g} µs of storage" for each, us in zip(stored, STORAGE_US[1:], strict=True)
-    )
     return (
-        f"At 60 % busy the protocol with the most CPU per I/O responds in {bare:.2f} times the time of the one with "
-        "the "
-        f"least on the cores alone, {rest}: the slower the storage, the less the difference shows in a response time, "
-        "though it "
-        "still takes the cores."
+        f"{hidden(costs, REPORT_CORES)}: the slower the storage, the less the difference shows in a response time, "
+        "though it still takes the cores."
     )
