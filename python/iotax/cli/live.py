@@ -56,7 +56,9 @@ def live(
     echo(f"Live: {server.url} (Ctrl-C ends it)")
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):
-        threading.Event().wait()
+        # An interrupt that comes just before a wait does not end it.
+        while not threading.Event().wait(1.0):
+            pass
     follower.stop()
     server.close()
 

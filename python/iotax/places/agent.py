@@ -140,7 +140,8 @@ class Group:
     def returncode(self) -> int | None:
         """Exit status, below 0 a signal; None while it runs."""
         if self._ended:
-            return self._running.returncode
+            # One that is not reaped yet was killed all the same.
+            return -signal.SIGKILL if self._running.returncode is None else self._running.returncode
         found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if found is None:
             return None

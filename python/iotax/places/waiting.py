@@ -17,6 +17,8 @@ from iotax.places.here import HERE, Child
 
 _Value = TypeVar("_Value")
 _LOOK_S = 0.05
+_INTERRUPT_S = 1.0
+"""An interrupt that comes just before a wait does not end it, so no wait is longer."""
 
 
 def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
@@ -34,15 +36,18 @@ def wait_for(work: Coroutine[Any, Any, _Value]) -> _Value:
         begin()  # an earlier interrupt
         begun[0].cancel()
 
+    def until_done(look_s: float) -> None:
+        while not begun or not begun[0].done():
+            with contextlib.suppress(queue.Empty):
+                ended.get(timeout=look_s)
+
     try:
         loop.call_soon_threadsafe(begin)
-        ended.get()
+        until_done(_INTERRUPT_S)
     except BaseException:
         loop.call_soon_threadsafe(cancel)
         # The interrupt may have come with the word that it has ended.
-        while not begun or not begun[0].done():
-            with contextlib.suppress(queue.Empty):
-                ended.get(timeout=_LOOK_S)
+        until_done(_LOOK_S)
         raise
     return begun[0].result()
 
