@@ -21,15 +21,10 @@ FOLDER = Path(__file__).resolve().parents[1] / "out" / "peers"
 
 
 @dataclass(frozen=True)
-class Source:
+class Peer:
     url: str
     commit: str
-    """A tag, or a commit in full."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    source: Source
+    """In full: a tag could be moved."""
     commands: tuple[str, ...]
     """Shell commands in the peer's folder. `$PEERS` is the folder of all peers."""
     built: str
@@ -50,7 +45,8 @@ _DPDK_LIBRARIES = (
 
 PEERS = {
     "unfs3": Peer(
-        source=Source("https://github.com/unfs3/unfs3", "unfs3-0.11.0"),
+        url="https://github.com/unfs3/unfs3",
+        commit="ec1660ba33c80d5c67131e163e68834c1a10e243",  # unfs3-0.11.0
         commands=("./bootstrap", "./configure --quiet", "make --quiet -j$JOBS"),
         built="unfsd",
         packages=("autoconf", "automake", "flex", "bison", "libtirpc-dev"),
@@ -58,7 +54,8 @@ PEERS = {
     ),
     # No release has the fix of `rpc_disconnect`, without which fio does not always end.
     "libnfs": Peer(
-        source=Source("https://github.com/sahlberg/libnfs", "8d4c2f6057acb6a01a316fbb7eea1c05a06e34c6"),
+        url="https://github.com/sahlberg/libnfs",
+        commit="8d4c2f6057acb6a01a316fbb7eea1c05a06e34c6",
         commands=(
             "cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$PEERS/libnfs/installed"
             " -DCMAKE_INSTALL_LIBDIR=lib",
@@ -69,7 +66,8 @@ PEERS = {
         packages=("cmake", "libgnutls28-dev"),
     ),
     "libiscsi": Peer(
-        source=Source("https://github.com/sahlberg/libiscsi", "1.20.3"),
+        url="https://github.com/sahlberg/libiscsi",
+        commit="46631b90834d0d8f28ff270a74eb839b973ccd9f",  # 1.20.3
         commands=(
             "./autogen.sh",
             "./configure --quiet --prefix=$PEERS/libiscsi/installed --disable-werror --disable-manpages",
@@ -80,7 +78,8 @@ PEERS = {
         packages=("autoconf", "automake", "libtool"),
     ),
     "fio": Peer(
-        source=Source("https://github.com/axboe/fio", "fio-3.42"),
+        url="https://github.com/axboe/fio",
+        commit="ab77643023f5d7e3c1b71a7576a564f368bf577a",  # fio-3.42
         commands=(
             # libnfs reads into fio's buffer itself since version 6 and passes no data; fio copies from a null pointer.
             "sed -i '/memcpy(io_u->buf, data, res);/s/.*/;/' engines/nfs.c",
@@ -94,7 +93,8 @@ PEERS = {
         needs=("libnfs", "libiscsi"),
     ),
     "dpdk": Peer(
-        source=Source("https://github.com/DPDK/dpdk", "v25.11"),
+        url="https://github.com/DPDK/dpdk",
+        commit="ed957165eadbe60a47d5ec223578cdd1c13d0bd9",  # v25.11
         commands=(
             "meson setup build --prefix=$PEERS/dpdk/installed --libdir=lib --default-library=static"
             " -Dtests=false -Denable_docs=false -Denable_drivers='bus,bus/pci,bus/vdev,mempool/ring,power/*'"
@@ -105,7 +105,8 @@ PEERS = {
         packages=("meson", "ninja-build", "python3-pyelftools", "libnuma-dev"),
     ),
     "spdk": Peer(
-        source=Source("https://github.com/spdk/spdk", "3230130e6a4114a97991d7e27cecd5ab64b696c3"),
+        url="https://github.com/spdk/spdk",
+        commit="3230130e6a4114a97991d7e27cecd5ab64b696c3",
         commands=(
             "./configure --with-dpdk=$PEERS/dpdk/installed --without-isal-crypto --without-crypto --without-vhost"
             " --without-virtio --disable-tests --disable-unit-tests",
@@ -183,11 +184,11 @@ def _build(name: str, jobs: int) -> None:
     if (folder / it.built).exists():
         print(f"{name}: built already, in {folder}")
         return
-    print(f"{name}: building {it.source.commit} in {folder}", flush=True)
+    print(f"{name}: building {it.commit} in {folder}", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     fetching = (
         "git init --quiet",
-        f"git fetch --quiet --depth 1 {it.source.url} {it.source.commit}",
+        f"git fetch --quiet --depth 1 {it.url} {it.commit}",
         "git checkout --quiet --force FETCH_HEAD",
         *(f"git submodule update --quiet --init --depth 1 {each}" for each in it.submodules),
     )

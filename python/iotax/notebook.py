@@ -383,13 +383,6 @@ class Writer(Notebook):
         super().close()
         self._lock.release()
 
-    def report_path(self, run: int | None = None) -> Path:
-        """Where the report of a run stands unless another file is named; each run has its own, so that none replaces
-        another's."""
-        number = self.run(run).id
-        name = self.path.stem if number == self.runs()[0].id else f"{self.path.stem}-run{number}"
-        return self.path.with_name(f"{name}.html")
-
     def is_written(self) -> bool:
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,8 +57,8 @@ def live(
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):
         # An interrupt that comes just before a wait does not end it.
-        while not threading.Event().wait(1.0):
-            pass
+        while True:
+            time.sleep(1.0)
     follower.stop()
     server.close()
 

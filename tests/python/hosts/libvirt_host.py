@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from engine_process import ready, started
 from iotax.labs.vm.image import CpioWriter, build
 from needed import missing, program
+from vm.kernel.machine import free_ports
+from waits import wait_for
 
 from .guest_hosts import with_ssh
 from .namespaces import SSHD
 
 GUEST, HYPERVISOR = "guest1", "kvm1"
-MIB = 1 << 20
-VOLUME_BYTES = 8 * MIB
-IQN = "iqn.2026-11.io.iotax:datastore"
+VOLUME_BYTES = 8 << 20
 _MAC, _ADDRESS = "52:54:00:00:02:31", "10.0.9.15"
 # Takes the place of the vm lab's agent: these guests obey SSH only.
 _AGENT = f""". /lab/lib.sh
@@ -56,7 +54,6 @@ _DISK = """<disk type='{type}' device='disk'><driver name='qemu' type='raw' cach
 """
 _QEMU_CONF = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\nstdio_handler = "file"\nnamespaces = []\n'
 _FOLDERS = ("/etc/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/run/libvirt")
-_START_S = 180.0
 
 
 class LibvirtHost:
@@ -73,7 +70,7 @@ class LibvirtHost:
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         for key in (self.home / ".ssh/id_ed25519", folder / "host_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        self.ports = {name: _free_port() for name in (GUEST, HYPERVISOR)}
+        self.ports = dict(zip((GUEST, HYPERVISOR), free_ports(2), strict=True))
         host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
         known = "".join(f"[127.0.0.1]:{port} {host_key}\n" for port in self.ports.values())
         (self.home / ".ssh/known_hosts").write_text(known)
@@ -119,7 +116,7 @@ class LibvirtHost:
         )  # fmt: skip
         _run(f"{self.virsh} create {described}")
         try:
-            _until(lambda: self._answers(GUEST), f"the guest to answer; console: {console}")
+            wait_for(lambda: self._answers(GUEST), f"the guest to answer; console: {console}")
             yield
         finally:
             _run(f"{self.virsh} destroy {GUEST}")
@@ -175,7 +172,7 @@ def _daemon(program_path: str, folder: Path) -> Iterator[None]:
     command = f"{' && '.join(mounts)} && exec {program_path} --config {config} --pid-file {folder}/libvirtd.pid"
     process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", command])
     try:
-        _until(lambda: (folder / "libvirt-sock").exists() or process.poll() is not None, "libvirtd")
+        wait_for(lambda: (folder / "libvirt-sock").exists() or process.poll() is not None, "libvirtd")
         if process.poll() is not None:
             missing(f"libvirtd does not run here: {log.read_text() if log.exists() else process.returncode}")
         yield
@@ -203,19 +200,7 @@ def _sshd(folder: Path, port: int) -> Iterator[None]:
         process.wait()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def _run(command: str) -> str:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
-
-
-def _until(condition, what: str) -> None:
-    until_s = time.monotonic() + _START_S
-    while not condition():
-        assert time.monotonic() < until_s, f"waited too long for {what}"
-        time.sleep(0.2)
