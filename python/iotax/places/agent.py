@@ -221,12 +221,16 @@ class Child:
     def signal(self) -> None:
         self.process.end()
 
+    def let_go(self) -> None:
+        """Closes its pipes, which what it started may still hold."""
+        self.process.let_go()
+
     def kill(self) -> None:
-        """Ends it, and closes its pipes, which what it started may still hold."""
+        """Ends it and lets go of it."""
         self.signal()
         for each in self._reading:
             each.cancel()
-        self.process.let_go()
+        self.let_go()
 
     @property
     def status(self) -> int | None:

@@ -106,9 +106,10 @@ def test_a_relay_is_handed_all_that_a_host_does_in_a_session() -> None:
 
     window = Window(1, 2, 3)
     awaited(ByRelay(cast(Any, Relaying()), [job], window, Turns()).arm())
-    [(method, [errand], told)] = called
+    [(method, [handed], told)] = called
     assert (method, told) == ("arm", window)
-    assert (errand.host, errand.program, errand.watch_pids, errand.turns) == ("h1", "engine", {"target": 7}, turns)
+    assert handed.pop("place") == "h1"
+    assert handed == {name: of for name, of in vars(job).items() if name != "place"}
 
 
 def test_errors_of_two_clocks_add_up() -> None:

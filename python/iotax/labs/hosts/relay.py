@@ -237,6 +237,9 @@ class Channel(Child):
     def signal(self) -> None:
         self._channel.close()
 
+    def let_go(self) -> None:
+        """Closing the channel closed its pipes."""
+
     @property
     def status(self) -> int | None:
         if self._channel.returncode is None and self._waiting.done():
