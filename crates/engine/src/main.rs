@@ -16,6 +16,7 @@ mod schema;
 mod secret;
 mod serve;
 mod simulate;
+mod threads;
 mod version;
 
 use std::process::ExitCode;

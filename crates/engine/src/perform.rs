@@ -30,8 +30,13 @@ const SAID_BYTES_MAX: usize = 300;
 /// Something that it left behind may still hold its standard error.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// `begun` comes before the event begins, `done` when it has been undone.
-const GUARDIAN: &str = r#"read -r _ || exit 0; read -r _ || eval "$1""#;
+/// The first line comes before the event begins, and names the process group that makes it happen. The second comes when
+/// that has ended, the third when the event has been undone.
+const GUARDIAN: &str = r#"read -r group || exit 0
+read -r _ || { kill -s KILL -- "-$group"; eval "$1"; exit; }
+read -r _ || eval "$1""#;
+/// Waits for a line, so that nothing happens that the guardian does not know of.
+const WAITING: &str = r#"read -r _ && eval "$1" </dev/null"#;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let document: PerformDocument = caller::read_document()?;
@@ -44,9 +49,13 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     // What is done here may cut off the way to the caller, so silence shows nothing any more.
     commands.hold();
-    guardian.tell("begun")?;
+    let mut event = start(&["-c", WAITING, "iotax-event", &document.begin], Stdio::piped(), "begin")?;
+    guardian.tell(&event.id().to_string())?;
     let (began, began_unix_ns) = (Instant::now(), WallClock::read().unix_ns);
-    let mut done = shell(&document.begin, "begin");
+    // Fails only if it is gone, which its end shows.
+    _ = event.stdin.take().map(|mut input| writeln!(input));
+    let mut done = end(event, &document.begin, "begin");
+    let told = guardian.tell("over");
     if done.is_ok() {
         caller::emit(&Event::Began(HappenedEvent { at_unix_ns: began_unix_ns }));
         let left = Duration::from_nanos(document.lasts_ns).saturating_sub(began.elapsed());
@@ -55,11 +64,13 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
     }
     // A command that failed may have done a part of it.
-    shell(&document.undo, "undo").map_err(|failure| Failure {
+    let undoing = start(&["-c", &document.undo], Stdio::null(), "undo")?;
+    end(undoing, &document.undo, "undo").map_err(|failure| Failure {
         message: format!("{}. It is tried once more. If that fails too, run it yourself", failure.message),
         ..failure
     })?;
     let undone_unix_ns = WallClock::read().unix_ns;
+    told?;
     guardian.tell("done")?;
     done?;
     caller::emit(&Event::Undone(HappenedEvent { at_unix_ns: undone_unix_ns }));
@@ -91,16 +102,20 @@ impl Guardian {
     }
 }
 
-/// Runs a command of the user's to its end. What it leaves behind in the background is not waited for.
-fn shell(command: &str, place: &str) -> Result<(), Failure> {
+/// Starts a shell with a process group of its own.
+fn start(arguments: &[&str], input: Stdio, place: &str) -> Result<Child, Failure> {
     let child = Command::new("sh")
-        .args(["-c", command])
-        .stdin(Stdio::null())
+        .args(arguments)
+        .stdin(input)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn();
-    let mut child = child.map_err(|error| failure::io(&error, place))?;
+    child.map_err(|error| failure::io(&error, place))
+}
+
+/// Waits for the end of a command of the user's. What it leaves behind in the background is not waited for.
+fn end(mut child: Child, command: &str, place: &str) -> Result<(), Failure> {
     let said = child.stderr.take().map(drained);
     let until = Instant::now() + COMMAND_TIME;
     let status = loop {

@@ -223,6 +223,7 @@ impl Disk {
         }
         put(&mut self.current, offset, &bytes);
         if self.media.write_through {
+            put(&mut self.durable, offset, &bytes);
             return Ok(());
         }
         if durable {

@@ -37,6 +37,8 @@ def test_engine_whose_input_ends_at_once_says_what_it_wants(real_engine: Path) -
 
 
 LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
+AWAY = "iscsi://127.0.0.1:1/iqn.2026-11.io.iotax:v0/0"
+VOLUME = {"name": "v0", "media": "memory", "size_bytes": 1 << 20}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,15 @@ LOAD = {"task": "run", "endpoint": "local:/dev/null", "runtime_ns": 1}
         ("load", LOAD | {"cpus": [4000]}, "cpus"),
         ("load", LOAD | {"block_size_bytes": 1 << 30}, "block_size_bytes"),
         ("load", LOAD | {"streams": [{"name": "a", "block_size_bytes": 1 << 30}]}, "streams[0].block_size_bytes"),
+        ("load", LOAD | {"options": {"header_digest": True}}, "options"),
+        ("load", LOAD | {"options": {"direct": False, "path_policy": "fixed"}}, "options"),
+        ("load", LOAD | {"endpoint": AWAY, "options": {"direct": False}}, "options.direct"),
+        ("load", LOAD | {"threads": 0}, "threads"),
         ("serve", {"volumes": [], "exports": [], "threads": 100_000}, "threads"),
+        ("serve", {"volumes": [], "exports": [], "threads": 0}, "threads"),
+        ("serve", {"volumes": [VOLUME, VOLUME | {"name": "V0"}], "exports": []}, "volume V0"),
+        ("serve", {"volumes": [VOLUME | {"name": "v" * 129}], "exports": []}, "volume " + "v" * 129),
+        ("serve", {"volumes": [VOLUME | {"destroy": "/dev/null"}], "exports": []}, "volume v0"),
         ("serve", {"volumes": [], "exports": [], "cpus": [4000]}, "cpus"),
     ],
 )
@@ -59,6 +69,44 @@ def test_what_no_machine_has_is_refused_by_field(
         error = json.loads(process.stdout.readlines()[-1])
         assert process.wait(timeout=180) == 2
     assert (error["kind"], error["where"]) == ("usage", where), error
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        ({"task": "fill", "working_set_offset_bytes": 100, "working_set_bytes": 4096}, "working_set_offset_bytes"),
+        ({"runtime_ns": 1, "working_set_offset_bytes": 100, "working_set_bytes": 65536}, "working_set_offset_bytes"),
+        ({"runtime_ns": 1, "working_set_offset_bytes": (1 << 64) - 4096, "working_set_bytes": 8192}, "local:{volume}"),
+        ({"runtime_ns": 1, "read_back": True, "read_percent": 0, "block_size_bytes": 512}, "read_back"),
+    ],
+)
+def test_a_working_set_that_cannot_be_is_refused(
+    real_engine: Path, tmp_path: Path, document: dict[str, Any], where: str
+) -> None:
+    volume = tmp_path / "volume"
+    with volume.open("wb") as file:
+        file.truncate(256 << 30)
+    given = LOAD | {"endpoint": f"local:{volume}", "options": {"direct": False}, "warmup_ns": 0} | document
+    error = events(real_engine, given)[-1]
+    assert error["event"] == "error", error
+    assert error["where"] == where.format(volume=volume), error
+
+
+def test_a_server_whose_threads_cannot_all_get_a_driver_ends(real_engine: Path) -> None:
+    document = {"volumes": [VOLUME], "exports": [], "threads": 60}
+    limited = ["sh", "-c", f"ulimit -n 80; exec {real_engine} serve"]
+    with subprocess.Popen(limited, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(json.dumps(document) + "\n")
+        process.stdin.flush()  # its input stays open
+        error = json.loads(process.stdout.readlines()[-1])
+        assert (error["event"], process.wait(timeout=180)) == ("error", 1), error
+
+
+def test_a_thread_that_cannot_connect_ends_the_load_before_it_begins(real_engine: Path) -> None:
+    told = events(real_engine, LOAD | {"endpoint": AWAY, "workers": 4, "threads": 2, "runtime_ns": 600_000_000_000})
+    assert [each["event"] for each in told] == ["error"]
+    assert told[-1]["kind"] == "refused"
 
 
 def test_a_load_whose_input_ends_says_so(real_engine: Path, tmp_path: Path) -> None:

@@ -65,6 +65,19 @@ def test_it_is_undone_when_the_engine_is_killed(real_engine: Path, tmp_path: Pat
     wait_for(lambda: not performing.mark.exists(), "the undo")
 
 
+def test_what_is_still_beginning_ends_before_it_is_undone(real_engine: Path, tmp_path: Path) -> None:
+    begun, undone = tmp_path / "begun", tmp_path / "undone"
+    begin = f"touch {begun}; sleep 599; touch {tmp_path / 'late'}"
+    performing = Performing(real_engine, tmp_path, begin=begin, undo=f"touch {undone}")
+    with performing.process:
+        performing.start()
+        wait_for(begun.exists, "the event to begin")
+        performing.process.kill()
+    wait_for(undone.exists, "the undo")
+    running = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
+    assert str(begun) not in running, "nothing of it can happen after the undo"
+
+
 def test_it_is_undone_early_when_the_caller_is_gone(real_engine: Path, tmp_path: Path) -> None:
     performing = Performing(real_engine, tmp_path)
     with performing.process:

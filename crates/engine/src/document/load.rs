@@ -70,7 +70,8 @@ pub(crate) struct LoadDocument {
     /// The working set was filled with the pattern before, so zeros are wrong data and not never-written blocks
     #[serde(default)]
     pub(crate) filled: bool,
-    /// After the run, read every block whose write was acknowledged, and check it. Needs `verify`
+    /// After the run, read every block of which a write was acknowledged, and check it. Needs `verify`, and at most
+    /// 268,435,456 blocks for each worker
     #[serde(default)]
     pub(crate) read_back: bool,
     /// Endpoint whose foreign data may be overwritten, spelled as in `endpoint`
@@ -195,7 +196,7 @@ pub(crate) struct StreamSpec {
 }
 
 /// Options of a connection. An option that the protocol does not have is rejected.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Options {
     /// IQN or NQN of the load

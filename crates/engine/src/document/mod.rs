@@ -57,7 +57,7 @@ pub(crate) struct Identity {
 }
 
 /// CHAP: user and secret of the initiator, and those of the target if both must authenticate.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChapSpec {
     pub(crate) user: String,
@@ -68,7 +68,7 @@ pub(crate) struct ChapSpec {
     pub(crate) mutual: Option<CredentialsSpec>,
 }
 
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CredentialsSpec {
     pub(crate) user: String,
@@ -77,7 +77,7 @@ pub(crate) struct CredentialsSpec {
 }
 
 /// DH-HMAC-CHAP: secret of the host, and that of the controller if both must authenticate.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DhChapSpec {
     /// File with the secret, in the form `DHHC-1:…:`
@@ -91,14 +91,14 @@ pub(crate) struct DhChapSpec {
     pub(crate) dh_group: Option<DhGroupSpec>,
 }
 
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretSpec {
     pub(crate) secret_file: Option<PathBuf>,
     pub(crate) secret_env: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HashSpec {
     Sha256,
@@ -106,7 +106,7 @@ pub(crate) enum HashSpec {
     Sha512,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DhGroupSpec {
     Null,
@@ -142,8 +142,8 @@ const THREADS_MAX: usize = 1024;
 
 /// Rejects too many threads, and processors that this process may not use.
 pub(crate) fn check_threads(threads: usize, cpus: &[usize]) -> Result<(), Failure> {
-    if threads > THREADS_MAX {
-        return Err(Failure::usage(format!("must be at most {THREADS_MAX}"), "threads"));
+    if !(1..=THREADS_MAX).contains(&threads) {
+        return Err(Failure::usage(format!("must be 1 to {THREADS_MAX}"), "threads"));
     }
     let usable = iotax_runtime::cpu::usable_cpus().map_err(|error| failure::io(&error, "cpus"))?;
     match cpus.iter().find(|cpu| !usable.contains(cpu)) {

@@ -39,7 +39,7 @@ pub(crate) struct VolumeSpec {
     pub(crate) model: Option<MediaSpec>,
     /// Path of a file volume
     pub(crate) path: Option<PathBuf>,
-    /// The path again: foreign data there may be overwritten
+    /// Of a file volume, the path again: foreign data there may be overwritten
     pub(crate) destroy: Option<PathBuf>,
     /// Serve the data at the path, whatever they are. The file must exist, and is neither filled nor extended
     #[serde(default)]
@@ -81,6 +81,7 @@ pub(crate) enum Media {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fill {
+    /// Nothing is written: new volumes are zeros, and a file keeps what it holds
     #[default]
     Zeros,
     /// Every block contains the data pattern, as written by writer 0

@@ -16,7 +16,7 @@ use iotax_node::{
 };
 
 use crate::{
-    document::{ArrivalsSpec, LoadDocument, PacingSpec, PathRetry, StreamSpec, Task},
+    document::{ArrivalsSpec, LoadDocument, Options, PacingSpec, PathRetry, StreamSpec, Task},
     secret,
 };
 
@@ -49,7 +49,11 @@ pub(super) fn connection(
 ) -> Result<Option<ConnectionConfig>, Failure> {
     let portals = endpoint.unit.portals().iter().map(|portal| resolve(&portal.host, &endpoint.text));
     let portals: Vec<IpAddr> = portals.collect::<Result<_, _>>()?;
-    let Some((first, further)) = portals.split_first() else { return Ok(None) };
+    let Some((first, further)) = portals.split_first() else {
+        let of_connections = Options { direct: None, ..document.options.clone() } != Options::default();
+        let refused = || Failure::usage("`direct` is the only option of a local endpoint", "options");
+        return if of_connections { Err(refused()) } else { Ok(None) };
+    };
     let connection = ConnectionConfig::new(*first, instance, Randomness::new(secret::random()?));
     Ok(Some(with_options(document, ConnectionConfig { further: further.to_vec(), ..connection })?))
 }
@@ -71,6 +75,9 @@ pub(crate) fn with_options(
         if is_given && !has_paths {
             return Err(Failure::usage("the endpoint has one portal", format!("options.{name}")));
         }
+    }
+    if asked.direct.is_some() {
+        return Err(Failure::usage("only a local endpoint has it", "options.direct"));
     }
     connection.policy = asked.path_policy.map_or(connection.policy, Into::into);
     connection.retries_at_once = asked.path_retry == Some(PathRetry::AtOnce);

@@ -16,13 +16,14 @@ use iotax_runtime::Clock;
 use super::{
     begin, local,
     report::{self, Samples},
-    threads::{Finished, Plan, ThreadReport, Threads, Unit, drive_once},
+    threads::{self, Finished, Plan, ThreadReport, Unit, drive_once},
     window::{Meters, Span, Window},
 };
 use crate::{
     caller,
     document::{CheckedEvent, Event, FilledEvent, LoadDocument, ProgressEvent, ResultEvent, StartedEvent, Task},
     failure,
+    threads::Threads,
 };
 
 /// How often threads are checked for open connections, for their end, and for their progress.
@@ -84,7 +85,7 @@ impl Load {
         let (sender, reports) = mpsc::channel();
         let samples = Samples::of(configs.len());
         let begin_at = Arc::new(OnceLock::new());
-        let threads = Threads::start("load", document, configs, plan, |index| {
+        let threads = threads::start("load", document, configs, plan, |index| {
             let (shared, begin_at, sender) = (Arc::clone(plan), Arc::clone(&begin_at), sender.clone());
             move |node: &mut LoadNode, driver| drive_once(index, node, &shared, &begin_at, driver, &sender)
         })?;
@@ -111,9 +112,8 @@ impl Load {
     }
 
     fn measure(mut self, document: &LoadDocument, plan: &Plan) -> Result<(), Failure> {
-        if let Some(unit) = self.wait_until_ready() {
-            caller::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
-        }
+        let Some(unit) = self.wait_until_ready() else { return self.failed() };
+        caller::emit(&Event::Connected(report::connected(&plan.endpoint.text, self.driver, &unit)));
         let meters = Meters::of([&document.watch_pids])?;
         let begin_at = plan.clock.now() + BEGIN_AFTER;
         let start = begin_at + Duration::from_nanos(document.warmup_ns);
@@ -201,6 +201,11 @@ impl Load {
             TaskOutcome::Run(_) => return Err(failure::internal("a check or a fill returned the results of a run")),
         }
         Ok(())
+    }
+
+    /// The failure of the first thread that has ended; the others are stopped.
+    fn failed(&mut self) -> Result<(), Failure> {
+        Err(self.threads.stop().unwrap_or_else(|| failure::internal("a load thread ended before its time")))
     }
 
     /// The merged results of all threads; the first failure stops the others.

@@ -1,9 +1,6 @@
 //! The load's threads: each drives its own `LoadNode` and reports its state to the coordinator when woken.
 
-use std::{
-    sync::{Arc, OnceLock, mpsc},
-    thread::JoinHandle,
-};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use iotax_node::{
     failure::{Failure, FailureKind},
@@ -11,11 +8,11 @@ use iotax_node::{
 };
 use iotax_proto::{Geometry, Instant};
 use iotax_runtime::{
-    Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, Waker, driver::Polling, memory::SharedRegion,
+    Clock, Driver, DriverChoice, DriverConfig, DriverKind, Flow, driver::Polling, memory::SharedRegion,
 };
 
 use super::{begin, local, local::Local};
-use crate::{document::LoadDocument, failure};
+use crate::{document::LoadDocument, failure, threads::Threads};
 
 /// How a load reaches its unit; shared by all its threads.
 pub(super) struct Plan {
@@ -94,104 +91,31 @@ pub(super) fn merge(ours: &mut Vec<PathReport>, theirs: Vec<PathReport>) {
     }
 }
 
-/// A thread that drives its own node and returns a `T`.
-struct Thread<T> {
-    waker: Waker,
-    handle: JoinHandle<Result<T, Failure>>,
-}
-
-impl<T: Send + 'static> Thread<T> {
-    /// `drive` runs the node on the thread, which is pinned to `cpu` if there is one.
-    fn start(
-        name: String,
-        cpu: Option<usize>,
-        config: LoadConfig,
-        plan: &Arc<Plan>,
-        drive: impl FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<Self, Failure> {
+/// Starts a thread for each configuration. `drive` returns the function that the thread with that number calls with its
+/// node.
+pub(super) fn start<T, D>(
+    name: &str,
+    document: &LoadDocument,
+    configs: Vec<LoadConfig>,
+    plan: &Arc<Plan>,
+    mut drive: impl FnMut(usize) -> D,
+) -> Result<Threads<T>, Failure>
+where
+    T: Send + 'static,
+    D: FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
+{
+    let body = |(index, config)| {
         let mut driver = DriverConfig::new(plan.driver, plan.clock).map_err(failure::internal)?;
         driver.polling = plan.polling;
-        let waker = driver.waker.clone();
-        let plan = Arc::clone(plan);
-        let handle = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || {
-                if let Some(cpu) = cpu {
-                    iotax_runtime::cpu::pin_thread(&[cpu])
-                        .map_err(|error| failure::io(&error, format!("cpus: {cpu}")))?;
-                }
-                let mut node = make_node(config, &plan, &mut driver)?;
-                drive(&mut node, driver)
-            })
-            .map_err(failure::internal)?;
-        Ok(Self { waker, handle })
-    }
-
-    fn join(self) -> Result<T, Failure> {
-        self.handle
-            .join()
-            .unwrap_or_else(|_| Err(Failure::new(FailureKind::Internal, "a load thread panicked", "load")))
-    }
-}
-
-/// The threads of a load.
-pub(super) struct Threads<T>(Vec<Thread<T>>);
-
-impl<T: Send + 'static> Threads<T> {
-    /// Starts one thread per configuration, on the document's processors in turn. `drive` returns the function that the
-    /// thread with that number calls with its node.
-    pub(super) fn start<D>(
-        name: &str,
-        document: &LoadDocument,
-        configs: Vec<LoadConfig>,
-        plan: &Arc<Plan>,
-        mut drive: impl FnMut(usize) -> D,
-    ) -> Result<Self, Failure>
-    where
-        D: FnOnce(&mut LoadNode, DriverConfig) -> Result<T, Failure> + Send + 'static,
-    {
-        let start = |(index, config)| {
-            let cpu = (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]);
-            Thread::start(format!("{name}-{index}"), cpu, config, plan, drive(index))
+        let (waker, plan, drive) = (driver.waker.clone(), Arc::clone(plan), drive(index));
+        let work = move || {
+            let mut node = make_node(config, &plan, &mut driver)?;
+            drive(&mut node, driver)
         };
-        configs.into_iter().enumerate().map(start).collect::<Result<_, _>>().map(Self)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn wake(&self) {
-        self.0.iter().for_each(|thread| thread.waker.wake());
-    }
-
-    pub(super) fn any_finished(&self) -> bool {
-        self.0.iter().any(|thread| thread.handle.is_finished())
-    }
-
-    /// The results in order. The first failure stops the threads that follow.
-    pub(super) fn join(&mut self) -> Result<Vec<T>, Failure> {
-        let mut results = Vec::new();
-        let mut failed = None;
-        for thread in std::mem::take(&mut self.0) {
-            if failed.is_some() {
-                thread.waker.stop();
-            }
-            match thread.join() {
-                Ok(result) => results.push(result),
-                Err(failure) => {
-                    failed.get_or_insert(failure);
-                }
-            }
-        }
-        failed.map_or(Ok(results), Err)
-    }
-
-    /// Stops all threads. Returns the failure of the first that failed.
-    pub(super) fn stop(&mut self) -> Option<Failure> {
-        self.0.iter().for_each(|thread| thread.waker.stop());
-        std::mem::take(&mut self.0).into_iter().fold(None, |why, thread| why.or(thread.join().err()))
-    }
+        Ok((waker, work))
+    };
+    let bodies = configs.into_iter().enumerate().map(body).collect::<Result<_, Failure>>()?;
+    Threads::start(name, &document.cpus, bodies)
 }
 
 fn make_node(config: LoadConfig, plan: &Plan, driver: &mut DriverConfig) -> Result<LoadNode, Failure> {

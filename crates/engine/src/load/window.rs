@@ -118,10 +118,8 @@ impl Usage {
         let (wanted, read) = (duration.as_nanos(), u128::from(self.duration_ns.max(1)));
         let scaled = |used: &mut u64| *used = (u128::from(*used) * wanted / read) as u64;
         for process in self.watched.values_mut().chain(std::iter::once(&mut self.initiator)) {
-            let times = &mut process.times;
-            [&mut times.total_ns, &mut times.user_ns, &mut times.system_ns, &mut times.guest_ns]
-                .into_iter()
-                .for_each(scaled);
+            let ProcessTimes { total_ns, user_ns, system_ns, guest_ns, run_queue_wait_ns, .. } = &mut process.times;
+            [total_ns, user_ns, system_ns, guest_ns, run_queue_wait_ns].into_iter().for_each(scaled);
             if let Some(threads) = &mut process.threads {
                 [&mut threads.processors_ns, &mut threads.io_ns, &mut threads.vhost_ns, &mut threads.vhost_apart_ns]
                     .into_iter()

@@ -17,7 +17,7 @@ use iotax_runtime::{
 };
 
 use super::{
-    threads::Threads,
+    threads::ServerThreads,
     volumes::{self, OpenVolume},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub(super) struct Target<'a> {
 enum State {
     Serving {
         server: Arc<Server>,
-        threads: Threads,
+        threads: ServerThreads,
     },
     /// Its addresses are held, in the order of the portals.
     Killed(Vec<HeldAddress>),
@@ -94,7 +94,7 @@ impl<'a> Target<'a> {
             connections_max: CONNECTIONS_MAX,
             has_frame_crc: true,
         });
-        let threads = Threads::start(self.document, &server, &self.volumes, listeners, self.clock)?;
+        let threads = ServerThreads::start(self.document, &server, &self.volumes, listeners, self.clock)?;
         self.state = State::Serving { server, threads };
         self.life += 1;
         Ok(())
@@ -133,7 +133,7 @@ impl<'a> Target<'a> {
         self.serving().map_or(0, |(_, threads)| threads.connections())
     }
 
-    fn serving(&self) -> Result<(&Server, &Threads), Failure> {
+    fn serving(&self) -> Result<(&Server, &ServerThreads), Failure> {
         match &self.state {
             State::Serving { server, threads } => Ok((server, threads)),
             State::Killed(_) => Err(Failure::usage("the target is killed", "standard input")),

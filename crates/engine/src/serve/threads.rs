@@ -5,7 +5,7 @@ use std::{
     net::TcpListener,
     rc::Rc,
     sync::{Arc, Mutex, PoisonError, mpsc},
-    thread::JoinHandle,
+    time::Duration,
 };
 
 use iotax_node::{
@@ -20,12 +20,15 @@ use super::{
     connection_count::ConnectionCount,
     volumes::{OpenVolume, Store},
 };
-use crate::{document::ServeDocument, failure, log};
+use crate::{document::ServeDocument, failure, log, threads::Threads};
 
-pub(super) struct Threads {
+/// How often threads that start are checked for their end.
+const STARTING_PERIOD: Duration = Duration::from_millis(5);
+
+pub(super) struct ServerThreads {
     pub(super) driver: DriverKind,
     wakers: Vec<Waker>,
-    handles: Mutex<Vec<JoinHandle<Result<(), Failure>>>>,
+    threads: Mutex<Threads<()>>,
     connections: Arc<ConnectionCount>,
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
@@ -33,7 +36,6 @@ pub(super) struct Threads {
 /// What a thread receives at its start.
 struct Work {
     index: usize,
-    cpu: Option<usize>,
     server: Arc<Server>,
     /// By volume; `None` if it is not in memory.
     memories: Vec<Option<SharedRegion>>,
@@ -41,7 +43,7 @@ struct Work {
     connections: Arc<ConnectionCount>,
 }
 
-impl Threads {
+impl ServerThreads {
     pub(super) fn start(
         document: &ServeDocument,
         server: &Arc<Server>,
@@ -49,7 +51,7 @@ impl Threads {
         mut listeners: Vec<TcpListener>,
         clock: Clock,
     ) -> Result<Self, Failure> {
-        let count = document.threads.max(1);
+        let count = document.threads;
         let configs =
             (0..count).map(|_| DriverConfig::new(document.driver.into(), clock)).collect::<Result<Vec<_>, _>>();
         let configs = configs.map_err(failure::internal)?;
@@ -60,7 +62,7 @@ impl Threads {
         let connections = Arc::new(ConnectionCount::new(count));
         let (started, starts) = mpsc::channel();
         let (ended_sender, ended) = mpsc::channel();
-        let mut handles = Vec::new();
+        let mut bodies = Vec::new();
         for (index, mut config) in configs.into_iter().enumerate() {
             config.listeners = std::mem::take(&mut listeners);
             config.accept_to.clone_from(&wakers);
@@ -68,7 +70,6 @@ impl Threads {
             config.disks = volumes.iter().filter_map(OpenVolume::disk).collect();
             let work = Work {
                 index,
-                cpu: (!document.cpus.is_empty()).then(|| document.cpus[index % document.cpus.len()]),
                 server: Arc::clone(server),
                 memories: volumes.iter().map(OpenVolume::memory).collect(),
                 config,
@@ -80,21 +81,22 @@ impl Threads {
                 let _ = ended.send(());
                 result
             };
-            let thread = std::thread::Builder::new().name(format!("serve-{index}")).spawn(body);
-            handles.push(thread.map_err(failure::internal)?);
+            bodies.push((wakers[index].clone(), body));
         }
-        drop(started);
+        let mut threads = Threads::start("serve", &document.cpus, bodies)?;
         let mut driver = DriverKind::Epoll;
-        for _ in 0..count {
-            match starts.recv() {
-                Ok(kind) => driver = kind,
-                // A thread ended before it could serve; its result contains the reason.
-                Err(_) => {
-                    return Err(first_failure(handles).unwrap_or_else(|| failure::internal("no server thread started")));
+        let mut left = count;
+        while left > 0 {
+            match starts.recv_timeout(STARTING_PERIOD) {
+                Ok(kind) => (driver, left) = (kind, left - 1),
+                // A thread ended before it could serve. The others stop; its result contains the reason.
+                Err(_) if threads.any_finished() => {
+                    return Err(threads.stop().unwrap_or_else(|| failure::internal("no server thread started")));
                 }
+                Err(_) => {}
             }
         }
-        Ok(Self { driver, wakers, handles: Mutex::new(handles), connections, ended: Mutex::new(Some(ended)) })
+        Ok(Self { driver, wakers, threads: Mutex::new(threads), connections, ended: Mutex::new(Some(ended)) })
     }
 
     /// Number of connections that are open now; every thread is asked.
@@ -113,11 +115,7 @@ impl Threads {
     }
 
     pub(super) fn stop(self) -> Result<(), Failure> {
-        for waker in &self.wakers {
-            waker.stop();
-        }
-        let handles = self.handles.into_inner().unwrap_or_else(PoisonError::into_inner);
-        first_failure(handles).map_or(Ok(()), Err)
+        self.threads.into_inner().unwrap_or_else(PoisonError::into_inner).stop().map_or(Ok(()), Err)
     }
 }
 
@@ -131,18 +129,8 @@ fn start_arithmetic(server: &Arc<Server>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn first_failure(handles: Vec<JoinHandle<Result<(), Failure>>>) -> Option<Failure> {
-    let mut results = handles
-        .into_iter()
-        .map(|handle| handle.join().unwrap_or_else(|_| Err(failure::internal("a server thread panicked"))));
-    results.find_map(Result::err)
-}
-
+/// Tells `started` once it can serve.
 fn serve(work: Work, started: &mpsc::Sender<DriverKind>) -> Result<(), Failure> {
-    if let Some(cpu) = work.cpu {
-        let place = format!("cpus: {cpu}");
-        iotax_runtime::cpu::pin_thread(&[cpu]).map_err(|error| failure::io(&error, place))?;
-    }
     let mut region_of = |index: usize| -> Rc<dyn Region> {
         // Called for memory volumes; for others a page of zeros is enough.
         work.memories[index].as_ref().map_or_else(|| HeapRegion::new(1 << 20), SharedRegion::region)

@@ -30,6 +30,9 @@ pub(super) struct OpenVolume {
     growth: Option<Growth>,
 }
 
+/// With it, IQN and NQN of a volume stay within the 223 bytes that they may have.
+const NAME_LEN_MAX: usize = 128;
+
 pub(super) enum Store {
     Memory(SharedRegion),
     Disk(Arc<Disk>),
@@ -37,6 +40,13 @@ pub(super) enum Store {
 }
 
 pub(super) fn open(document: &ServeDocument) -> Result<Vec<OpenVolume>, Failure> {
+    for (index, spec) in document.volumes.iter().enumerate() {
+        // iSCSI compares names without case (RFC 7143 §4.2.7.1).
+        if document.volumes[..index].iter().any(|other| other.name.eq_ignore_ascii_case(&spec.name)) {
+            let message = "another volume has this name, and upper and lower case count as equal";
+            return Err(Failure::usage(message, format!("volume {}", spec.name)));
+        }
+    }
     document.volumes.iter().map(open_one).collect()
 }
 
@@ -47,10 +57,16 @@ fn open_one(spec: &document::VolumeSpec) -> Result<OpenVolume, Failure> {
     {
         return usage("its name may contain only letters, digits, '-', '_' and '.'");
     }
+    if spec.name.len() > NAME_LEN_MAX {
+        return usage("its name may have at most 128 characters");
+    }
     if spec.keep
         && (spec.media != document::Media::File || spec.fill != document::Fill::Zeros || spec.destroy.is_some())
     {
         return usage("`keep` is only for file volumes, without `fill` and `destroy`");
+    }
+    if spec.media != document::Media::File && (spec.destroy.is_some() || spec.expect.is_some()) {
+        return usage("`destroy` and `expect` are only for file volumes");
     }
     if spec.model.is_some() && spec.media != document::Media::Memory {
         return usage("only a memory volume can have a model");

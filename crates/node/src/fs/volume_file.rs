@@ -94,10 +94,10 @@ impl VolumeFile {
         Ok(OpenFile { unit: self.unit, attributes, is_ordinary: false })
     }
 
-    /// Records a write.
+    /// Records a write. A client may have set the time of modification, also to one in the future.
     pub fn touch(&self, time: Time) {
         let now = time.as_nanos();
-        if now.saturating_sub(self.modified_ns.load(Relaxed)) >= TIME_GRAIN_NS {
+        if now.saturating_sub(self.changed_ns.load(Relaxed)) >= TIME_GRAIN_NS {
             self.modified_ns.store(now, Relaxed);
             self.changed_ns.store(now, Relaxed);
         }

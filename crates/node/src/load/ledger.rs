@@ -4,8 +4,10 @@ use crate::pattern::{BLOCK_BYTES, Copied, Reduction, Stamp};
 
 /// Maximum number of entries (4 bytes each). In a larger zone, only the writers' sequence counts are checked.
 const ENTRIES_MAX: u64 = 1 << 24;
+/// The same if what was written is read back. Entries of blocks that are never written take no memory.
+pub const READ_BACK_MAX: u64 = 1 << 28;
 const UNTOUCHED: u32 = 0;
-/// A write of this block failed: both the old and the new data are correct.
+/// A write of this block failed: the data before it and those of each failed write are correct (`Failed`).
 const UNKNOWN: u32 = u32::MAX;
 
 /// The writes of one worker to its own zone, which no other worker writes during the run.
@@ -20,6 +22,15 @@ pub struct Ledger {
     is_filled: bool,
     /// Sequence number of each block's last completed write.
     last: Vec<u32>,
+    failed: Vec<Failed>,
+}
+
+/// A failed write of a block, which was perhaps executed, and the block's entry before the first of them.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    index: usize,
+    before: u32,
+    entry: u32,
 }
 
 /// Division by the block size: a shift if it is a power of two.
@@ -30,8 +41,8 @@ enum Shift {
 }
 
 impl Ledger {
-    pub fn new(run: u64, writer: u32, zone_offset: u64, zone_blocks: u64, block_size: u64) -> Self {
-        let entries = if zone_blocks <= ENTRIES_MAX { zone_blocks as usize } else { 0 };
+    /// Remembers the writes of the first `blocks` blocks from `zone_offset` on.
+    pub fn new(run: u64, writer: u32, zone_offset: u64, blocks: u64, block_size: u64) -> Self {
         let block_shift = if block_size.is_power_of_two() {
             Shift::By(block_size.trailing_zeros())
         } else {
@@ -45,7 +56,8 @@ impl Ledger {
             block_shift,
             reduction: Reduction::default(),
             is_filled: false,
-            last: vec![UNTOUCHED; entries],
+            last: vec![UNTOUCHED; blocks as usize],
+            failed: Vec::new(),
         }
     }
 
@@ -72,7 +84,9 @@ impl Ledger {
     pub fn renew(&mut self, run: u64) {
         self.run = run;
         self.issued = 0;
-        self.last.fill(UNTOUCHED);
+        // Not filled, because that would touch the entries of blocks that were never written.
+        self.last = vec![UNTOUCHED; self.last.len()];
+        self.failed.clear();
     }
 
     /// Accepts every header that is in its place.
@@ -87,21 +101,44 @@ impl Ledger {
         Stamp { run: self.run, writer: self.writer, sequence: self.issued }
     }
 
+    #[inline]
     pub fn written(&mut self, offset: u64, sequence: u64) {
-        self.set(offset, entry(sequence));
+        let Some(index) = self.index(offset) else { return };
+        let Some(last) = self.last.get_mut(index) else { return };
+        if std::mem::replace(last, entry(sequence)) == UNKNOWN {
+            self.failed.retain(|each| each.index != index);
+        }
     }
 
-    /// The first block from byte `from` of the unit on whose last write was acknowledged: where it begins, and where the
-    /// block after it does.
+    /// The first block at or after byte `from` of the unit of which a write was acknowledged: where it begins, and where
+    /// the block after it does.
     pub fn written_from(&self, from: u64) -> Option<(u64, u64)> {
         let first = self.index(from).unwrap_or(0);
-        let is_known = |entry: &u32| !matches!(*entry, UNTOUCHED | UNKNOWN);
-        let at = first + self.last.get(first..)?.iter().position(is_known)?;
+        let was_written = |index: &usize| match self.last[*index] {
+            UNTOUCHED => false,
+            UNKNOWN => self.failed_at(*index).any(|each| each.before != UNTOUCHED),
+            _ => true,
+        };
+        let at = (first..self.last.len()).find(was_written)?;
         Some((self.offset_of(at), self.offset_of(at + 1)))
     }
 
-    pub fn failed(&mut self, offset: u64) {
-        self.set(offset, UNKNOWN);
+    /// The write of this sequence failed. Until another one is acknowledged, the block may hold what it held before, or
+    /// the data of this write.
+    #[cold]
+    pub fn failed(&mut self, offset: u64, sequence: u64) {
+        let Some(index) = self.index(offset) else { return };
+        let Some(last) = self.last.get_mut(index) else { return };
+        let before = match std::mem::replace(last, UNKNOWN) {
+            UNKNOWN => self.failed_at(index).next().map_or(UNTOUCHED, |each| each.before),
+            before => before,
+        };
+        self.failed.push(Failed { index, before, entry: entry(sequence) });
+    }
+
+    /// The failed writes of a block since its last acknowledged one.
+    fn failed_at(&self, index: usize) -> impl Iterator<Item = &Failed> {
+        self.failed.iter().filter(move |each| each.index == index)
     }
 
     /// Whether a block with this verdict can be at `offset`.
@@ -118,8 +155,8 @@ impl Ledger {
         let last = self.last(offset);
         let possible = match last {
             Some(UNTOUCHED) => stamp.run != self.run || stamp.writer == 0,
-            Some(UNKNOWN) => true,
-            Some(last) => stamp.run == self.run && stamp.writer == self.writer && stamp.sequence as u32 == last,
+            Some(UNKNOWN) => self.can_be(offset, Verdict::Ours(stamp)),
+            Some(last) => self.is_write(stamp, last),
             None => stamp.run != self.run || stamp.writer != self.writer || stamp.sequence <= self.issued,
         };
         if possible || self.writer == 0 { Ok(()) } else { Err(self.impossible(offset, last, Verdict::Ours(stamp))) }
@@ -129,7 +166,8 @@ impl Ledger {
     fn judge_other(&self, offset: u64, verdict: Verdict) -> Result<(), Wrong> {
         let last = self.last(offset);
         let possible = match (verdict, last) {
-            (_, Some(UNKNOWN)) | (Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
+            (verdict, Some(UNKNOWN)) => self.can_be(offset, verdict),
+            (Verdict::Copy(_), None | Some(UNTOUCHED)) => true,
             (Verdict::NeverWritten, None | Some(UNTOUCHED)) => !self.is_filled,
             (Verdict::NeverWritten | Verdict::Ours(_), Some(_) | None) => false,
             (Verdict::Copy(copied), Some(last)) => self.is_copy(offset, last, copied),
@@ -137,15 +175,29 @@ impl Ledger {
         if possible || self.writer == 0 { Ok(()) } else { Err(self.impossible(offset, last, verdict)) }
     }
 
+    /// Whether a stamp is that of the write with this entry.
+    #[inline]
+    fn is_write(&self, stamp: Stamp, last: u32) -> bool {
+        stamp.run == self.run && stamp.writer == self.writer && entry(stamp.sequence) == last
+    }
+
+    /// Whether a block whose last writes failed can have this verdict.
+    #[cold]
+    fn can_be(&self, offset: u64, verdict: Verdict) -> bool {
+        let is_of = |last: u32| match (verdict, last) {
+            (Verdict::NeverWritten, UNTOUCHED) => !self.is_filled,
+            (Verdict::Ours(stamp), UNTOUCHED) => stamp.run != self.run || stamp.writer == 0,
+            (Verdict::Copy(_), UNTOUCHED) => true,
+            (Verdict::NeverWritten, _) => false,
+            (Verdict::Ours(stamp), last) => self.is_write(stamp, last),
+            (Verdict::Copy(copied), last) => self.is_copy(offset, last, copied),
+        };
+        self.index(offset).is_none_or(|index| self.failed_at(index).any(|each| is_of(each.before) || is_of(each.entry)))
+    }
+
     #[inline]
     fn last(&self, offset: u64) -> Option<u32> {
         self.index(offset).and_then(|index| self.last.get(index)).copied()
-    }
-
-    fn set(&mut self, offset: u64, value: u32) {
-        if let Some(entry) = self.index(offset).and_then(|index| self.last.get_mut(index)) {
-            *entry = value;
-        }
     }
 
     #[cold]
@@ -179,6 +231,7 @@ impl Ledger {
         let expected = match last {
             Some(UNTOUCHED) if self.is_filled => "a block of the fill, or of an earlier run".to_owned(),
             Some(UNTOUCHED) => "a block that this run did not write yet".to_owned(),
+            Some(UNKNOWN) => "what it held before its last write, which failed, or the data of that write".to_owned(),
             Some(last) => {
                 let written = Stamp { run: self.run, writer: self.writer, sequence: u64::from(last) };
                 self.copy(written.sequence).map_or_else(|| describe_stamp(written), describe_copy)
@@ -203,6 +256,12 @@ impl Ledger {
         };
         Wrong { at, expected, found, of_later_run }
     }
+}
+
+/// Number of a zone's blocks whose writes are remembered: all, or none if there are too many.
+pub(super) fn remembered(zone_blocks: u64, read_back: bool) -> u64 {
+    let max = if read_back { READ_BACK_MAX } else { ENTRIES_MAX };
+    if zone_blocks <= max { zone_blocks } else { 0 }
 }
 
 /// How a sequence number is stored in an entry.
@@ -254,7 +313,12 @@ mod tests {
         let wrong = ledger.judge(8192, Verdict::NeverWritten).expect_err("it was filled");
         assert!(wrong.found.contains("filled"), "{wrong}");
         assert!(ledger.judge(8192, ours(0, 0, 0)).is_ok());
-        assert!(Ledger::new(9, 2, 0, ENTRIES_MAX + 1, 512).filled(true).judge(0, Verdict::NeverWritten).is_err());
+        assert!(
+            Ledger::new(9, 2, 0, remembered(ENTRIES_MAX + 1, false), 512)
+                .filled(true)
+                .judge(0, Verdict::NeverWritten)
+                .is_err()
+        );
     }
 
     #[test]
@@ -285,12 +349,37 @@ mod tests {
     }
 
     #[test]
-    fn block_with_a_failed_write_may_be_old_or_new() {
+    fn block_with_failed_writes_may_be_old_or_new_and_nothing_else() {
         let mut ledger = Ledger::new(9, 1, 0, 16, 512);
-        let stamp = ledger.issue();
-        ledger.failed(512);
-        assert!(ledger.judge(512, Verdict::NeverWritten).is_ok());
-        assert!(ledger.judge(512, Verdict::Ours(stamp)).is_ok());
+        let first = ledger.issue();
+        ledger.failed(512, first.sequence);
+        assert!(ledger.judge(512, Verdict::NeverWritten).is_ok() && ledger.judge(512, Verdict::Ours(first)).is_ok());
+        assert!(ledger.judge(512, ours(8, 1, 5)).is_ok(), "of an earlier run");
+        assert_eq!(ledger.written_from(0), None, "nothing was acknowledged");
+        let [second, third, fourth] = [(); 3].map(|()| ledger.issue());
+        ledger.written(512, second.sequence);
+        assert!(ledger.judge(512, Verdict::Ours(first)).is_err(), "a failed write that is late");
+        ledger.failed(512, third.sequence);
+        ledger.failed(512, fourth.sequence);
+        for possible in [second, third, fourth] {
+            assert!(ledger.judge(512, Verdict::Ours(possible)).is_ok());
+        }
+        assert!(ledger.judge(512, Verdict::Ours(first)).is_err(), "stale");
+        let lost = ledger.judge(512, Verdict::NeverWritten).expect_err("the acknowledged write is lost");
+        assert!(lost.expected.contains("which failed") && lost.found.contains("lost"), "{lost}");
+        assert_eq!(ledger.written_from(0), Some((512, 1024)));
+        let fifth = ledger.issue();
+        ledger.written(512, fifth.sequence);
+        assert!(ledger.failed.is_empty() && ledger.judge(512, Verdict::Ours(fourth)).is_err());
+    }
+
+    #[test]
+    fn sequences_beyond_32_bits_are_still_those_of_their_writes() {
+        for sequence in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), 1 << 32, (1 << 32) + 1] {
+            let mut ledger = Ledger::new(9, 1, 0, 16, 512);
+            ledger.written(512, sequence);
+            assert!(ledger.judge(512, ours(9, 1, sequence)).is_ok(), "{sequence}");
+        }
     }
 
     #[test]
@@ -316,7 +405,7 @@ mod tests {
 
     #[test]
     fn zone_beyond_the_limit_is_judged_by_counts() {
-        let mut ledger = Ledger::new(9, 1, 0, ENTRIES_MAX + 1, 512);
+        let mut ledger = Ledger::new(9, 1, 0, remembered(ENTRIES_MAX + 1, false), 512);
         ledger.issue();
         assert!(ledger.judge(512, ours(9, 1, 1)).is_ok());
         assert!(ledger.judge(512, ours(9, 1, 2)).is_err());

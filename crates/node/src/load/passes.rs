@@ -39,7 +39,7 @@ impl ScanTask {
     }
 
     pub(super) fn next(&mut self, tag: Tag) -> Option<Io> {
-        if self.next >= self.end || matches!(self.content, Content::Foreign { .. }) {
+        if self.is_over() {
             return None;
         }
         let len = u64::from(self.io_bytes).min(self.end - self.next) as u32;
@@ -72,6 +72,11 @@ impl ScanTask {
 
     pub(super) fn content(&self) -> &Content {
         &self.content
+    }
+
+    /// Whether everything was asked for that is needed.
+    pub(super) fn is_over(&self) -> bool {
+        self.next >= self.end || matches!(self.content, Content::Foreign { .. })
     }
 }
 
@@ -123,6 +128,11 @@ impl FillTask {
 
     pub(super) fn complete(&mut self, tag: Tag) {
         self.done_bytes += std::mem::take(&mut self.under_way[tag as usize]);
+    }
+
+    /// Whether the flush, which comes last, was asked for.
+    pub(super) fn is_over(&self) -> bool {
+        self.flush == Flush::UnderWay
     }
 
     /// Returns one flush, when all writes are done.

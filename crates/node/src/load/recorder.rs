@@ -579,7 +579,15 @@ impl Measured {
 
     /// Adds the results of a later slice, as long as each of the `slices` already included.
     pub fn append(&mut self, later: &Self, slices: u32) {
+        let peak = |of: &StreamResult| of.arrived.map_or(0, |arrived| arrived.backlog_peak);
+        let peaks: Vec<u64> =
+            self.streams.iter().zip(&later.streams).map(|(ours, theirs)| peak(ours).max(peak(theirs))).collect();
         self.add(later);
+        for (stream, peak) in self.streams.iter_mut().zip(peaks) {
+            if let Some(arrived) = &mut stream.arrived {
+                arrived.backlog_peak = peak;
+            }
+        }
         self.series.extend(later.series.iter().cloned());
         self.gaps.append(&later.gaps);
         self.counts.extend(&later.counts);
@@ -756,5 +764,22 @@ mod tests {
         let read = recorder.measured(Tally::default()).read;
         assert_eq!((read.ios, read.latency_max_ns), (1, hours(2).0));
         assert!(read.latency.max_ns() >= LATENCY_MAX_NS);
+    }
+
+    #[test]
+    fn backlog_of_several_slices_is_as_long_as_the_longest_and_that_of_threads_their_sum() {
+        let slice = |backlog_peak| {
+            let mut measured = recorder(schedule()).measured(Tally::default());
+            let arrived = Arrived { offered: 10, dropped: 1, backlog_peak, backlog_end: 2 };
+            measured.streams[0].arrived = Some(arrived);
+            measured
+        };
+        let mut all = slice(5);
+        all.append(&slice(7), 1);
+        all.append(&slice(3), 2);
+        let expected = Arrived { offered: 30, dropped: 3, backlog_peak: 7, backlog_end: 6 };
+        assert_eq!(all.streams[0].arrived, Some(expected));
+        all.merge(&slice(3));
+        assert_eq!(all.streams[0].arrived.map(|arrived| arrived.backlog_peak), Some(10));
     }
 }

@@ -7,7 +7,7 @@ use iotax_proto::{Geometry, Instant, Io, IoError, Payload, Tag};
 use super::{
     addresses::{Addresses, Zone},
     config::RunConfig,
-    ledger::{Ledger, Wrong},
+    ledger::{Ledger, Wrong, remembered},
     pacing::{Arrived, Pacer, Schedule, Share},
     recorder::{Completion, Recorder},
     stream::{Direction, Mix, StreamConfig},
@@ -110,7 +110,8 @@ impl RunTask {
         let Part { worker, stream, access, zone, share } = part;
         let (size, outstanding, seed) = (access.block_size_bytes, config.outstanding, config.seed);
         // In a shared stream, a worker does not know what the others wrote: only form, place and counts are checked.
-        let known_blocks = if config.verify && access.shared.is_none() { zone.blocks } else { 0 };
+        let is_known = config.verify && access.shared.is_none();
+        let known_blocks = if is_known { remembered(zone.blocks, config.read_back) } else { 0 };
         let mut bytes = vec![0; size as usize];
         let mut buffers = (0..).zip(buffers).map(|(at, data)| {
             let number = buffer_number(worker, at);
@@ -149,6 +150,8 @@ impl RunTask {
         self.ledger.renew(run);
         self.tally = Tally::default();
         self.arrived = None;
+        self.wrong = None;
+        self.first_error = None;
         self.mix.forget();
     }
 
@@ -292,7 +295,7 @@ impl RunTask {
             Err(error) => {
                 recorder.error(self.stream, direction);
                 if direction == Direction::Write {
-                    self.ledger.failed(offset);
+                    self.ledger.failed(offset, slot.sequence);
                 }
                 self.first_error.get_or_insert((error, offset));
             }
@@ -342,7 +345,7 @@ pub(super) fn zone(
     if last.blocks * (unit / size) < needed { Err(needed_bytes) } else { Ok(zone) }
 }
 
-fn common_multiple(a: u64, b: u64) -> u64 {
+pub(super) fn common_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
         (x, y) = (y, x % y);

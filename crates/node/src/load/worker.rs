@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{access::Access, protocols::AnyInitiator};
 
-/// Number of I/Os that may fail before a run is given up.
+/// Number of a worker's I/Os that may fail before a run is given up.
 const ERRORS_MAX: u64 = 100;
 
 #[derive(Debug)]
@@ -201,6 +201,14 @@ impl Worker {
         }
     }
 
+    /// Prepares for the next slice of a session; `run` identifies its writes.
+    pub(super) fn renew(&mut self, run: u64) {
+        self.state.errors = 0;
+        if let Some(Task::Run(task)) = &mut self.state.task {
+            task.renew(run);
+        }
+    }
+
     /// Prepares the first turn.
     pub(super) fn begin(&mut self) {
         self.state.slots = self.state.free.len().min(self.link.initiator.get().credits());
@@ -254,6 +262,16 @@ impl Worker {
             Some(Task::Oltp(task)) => task.next_due(),
             _ => None,
         }
+    }
+
+    /// Whether a check or a fill has ended. A worker without credit may have no I/O under way before that.
+    pub(super) fn has_passed(&self) -> bool {
+        let is_over = match &self.state.task {
+            Some(Task::Scan(task)) => task.is_over(),
+            Some(Task::Fill(task)) => task.is_over(),
+            Some(Task::Run(_) | Task::Oltp(_) | Task::ReadBack(_)) | None => true,
+        };
+        is_over && self.state.outstanding == 0
     }
 
     /// The run is over and what it has written is to be read back.

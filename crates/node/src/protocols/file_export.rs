@@ -58,8 +58,7 @@ impl ExportedUnit for FileExport {
         let export = &config.exports[index];
         let volume = &config.volumes[export.volume];
         let time = Time::from_nanos(config.started_unix_ns);
-        // Differs from one start of the server to the next, and is not 0.
-        let generation = (config.started_unix_ns >> 20) as u32 | 1;
+        let generation = generation(config.started_unix_ns);
         let mut tree = Tree::new(index as u32, generation, Limits::default(), time);
         let unit = unit_of(export.volume, export.read_only);
         let file = tree.add_volume(VOLUME_FILE, unit, volume.size_bytes, export.read_only, time);
@@ -75,6 +74,13 @@ impl ExportedUnit for FileExport {
     fn tree(&self) -> Option<&Guarded<Tree>> {
         Some(&self.tree)
     }
+}
+
+/// A number that differs from one start of the server to the next, and is not 0. The lives of one process differ by a
+/// nanosecond.
+fn generation(started_unix_ns: u64) -> u32 {
+    let folded = started_unix_ns as u32 ^ (started_unix_ns >> 32) as u32;
+    folded.max(1)
 }
 
 impl ServerBackend {
@@ -157,4 +163,17 @@ impl NfsBackend for ServerBackend {
 pub(super) fn identity(settings: &Settings) -> Identity {
     let credentials = Credentials::new(settings.uid.unwrap_or(0), settings.gid.unwrap_or(0), &[]);
     Identity::Sys { machine: "iotax".to_owned(), credentials }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_of_the_server_have_different_generations() {
+        let start = 1_764_598_000_123_456_789;
+        let apart = |ns: u64| generation(start) != generation(start + ns);
+        assert!([1, 2, 3, 1 << 20, 1 << 32, 3_600_000_000_000].into_iter().all(apart));
+        assert_ne!(generation(5 << 32 | 5), 0);
+    }
 }

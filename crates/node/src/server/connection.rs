@@ -161,6 +161,12 @@ impl Connection {
         self.waits
     }
 
+    /// Whether the turn ended now, outside `receive` and `go_on`: work that had waited was charged. It waits from then on.
+    #[inline]
+    pub(super) fn has_ended_its_turn(&mut self) -> bool {
+        self.transmit().is_turn_over() && !std::mem::replace(&mut self.waits, true)
+    }
+
     #[inline]
     pub(super) fn backlog_len(&self) -> usize {
         self.backlog.len()

@@ -58,7 +58,7 @@ impl Group {
     /// Whether an initiator with this name (if the protocol has names) and this address belongs to the group.
     pub fn has(&self, name: Option<&str>, address: IpAddr) -> bool {
         self.members.iter().any(|member| match member {
-            Member::Name(member) => name.is_some_and(|name| name.eq_ignore_ascii_case(member)),
+            Member::Name(member) => name.is_some_and(|name| is_same_name(name, member)),
             Member::Network { address: network, prefix } => is_within(address.to_canonical(), *network, *prefix),
         })
     }
@@ -70,6 +70,11 @@ impl Group {
             Member::Network { address, prefix } => Some(format!("{address}/{prefix}")),
         })
     }
+}
+
+/// iSCSI names are compared without case (RFC 7143 §4.2.7.1), NQNs as they are (NVMe base 2.1 §4.7).
+fn is_same_name(one: &str, other: &str) -> bool {
+    if other.starts_with("nqn.") { one == other } else { one.eq_ignore_ascii_case(other) }
 }
 
 impl Member {
@@ -119,6 +124,9 @@ mod tests {
         assert!(group.has(Some("IQN.2026-11.io.iotax:LOAD"), stranger), "iSCSI names have no case");
         assert!(!group.has(Some("iqn.2026-11.io.iotax:other"), stranger));
         assert!(!group.has(None, stranger));
+        let of_hosts = Group::new("g", &["nqn.2014-08.org.x:Host".to_owned()]).expect("a group");
+        assert!(of_hosts.has(Some("nqn.2014-08.org.x:Host"), stranger));
+        assert!(!of_hosts.has(Some("nqn.2014-08.org.x:host"), stranger), "NQNs have case");
         for (from, is_in) in
             [("10.1.2.3", true), ("10.2.0.0", false), ("127.0.0.1", true), ("127.0.0.2", false), ("fdff::1", true)]
         {

@@ -191,6 +191,9 @@ impl ServerNode {
         if queued > 0 {
             self.to_send.push(conn);
         }
+        if connection.has_ended_its_turn() {
+            self.backlogged.push(conn);
+        }
         let kept_bytes = queued + connection.backlog_len();
         self.room.update(now, &mut connection.share, kept_bytes);
         if connection.carries_no_io() != connection.is_idle {

@@ -96,6 +96,8 @@ pub(super) struct Claim {
     claimant: Rc<Claimant>,
     part: Part,
     alone: bool,
+    /// A whole-block write that was aborted. It has an exclusive entry, and still counts as a write.
+    aborted: bool,
     /// Its entry, if it has or had one.
     entry: Option<(u64, Arc<Ticket>)>,
 }
@@ -247,7 +249,7 @@ impl Claimant {
         self.writes.add(&part);
         // Must follow the addition: then either this thread sees an earlier claim, or that claim sees this write.
         let entry = if self.claims.alone.load(SeqCst) == 0 { None } else { self.share_contended(&part)? };
-        Ok(Claim { claimant: Rc::clone(self), part, alone: false, entry })
+        Ok(Claim { claimant: Rc::clone(self), part, alone: false, aborted: false, entry })
     }
 
     #[cold]
@@ -320,7 +322,7 @@ impl Claimant {
             entry.1.is_granted.store(true, SeqCst);
         }
         drop(entries);
-        Ok(Claim { claimant: Rc::clone(self), part, alone: true, entry: Some(entry) })
+        Ok(Claim { claimant: Rc::clone(self), part, alone: true, aborted: false, entry: Some(entry) })
     }
 
     fn enter(&self, entries: &mut Entries, part: &Part, alone: bool) -> Result<(u64, Arc<Ticket>), UnitError> {
@@ -351,8 +353,8 @@ impl Claim {
     }
 
     /// For a write that was aborted while the disk works on it: later claims on its blocks wait until the disk has
-    /// ended it, because otherwise the aborted write could undo theirs. Earlier claims are not affected. If too many
-    /// claims wait already, this claim stays as it was.
+    /// ended it, because otherwise the aborted write could undo theirs. Earlier exclusive claims wait for it as before.
+    /// If too many claims wait already, this claim stays as it was.
     #[must_use]
     pub(super) fn abandoned(mut self) -> Self {
         if self.alone || !self.is_granted() {
@@ -366,8 +368,7 @@ impl Claim {
             }
             entry.1.is_granted.store(true, SeqCst);
             claims.alone.fetch_add(1, SeqCst);
-            self.claimant.writes.subtract(&self.part);
-            (self.alone, self.entry) = (true, Some(entry));
+            (self.alone, self.aborted, self.entry) = (true, true, Some(entry));
         }
         drop(entries);
         self
@@ -386,7 +387,12 @@ impl Claim {
             // It waited and was granted, which removed its entry.
             self.claimant.writes.subtract(&self.part);
         }
-        let wakes_others = entries.grant((&self.part, self.alone), &self.claimant.mailbox);
+        let mut wakes_others = entries.grant((&self.part, self.alone), &self.claimant.mailbox);
+        if self.aborted {
+            // Exclusive claims waited for its counter, later whole-block writes for its entry.
+            self.claimant.writes.subtract(&self.part);
+            wakes_others |= entries.grant((&self.part, false), &self.claimant.mailbox);
+        }
         drop(entries);
         claims.wake_others(wakes_others);
     }
@@ -432,6 +438,28 @@ mod tests {
         drop((after, beside));
         assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
         assert!(!claims.has_writes());
+    }
+
+    #[test]
+    fn changes_that_wait_for_a_write_get_their_turn_only_when_the_disk_has_ended_it_although_it_is_aborted() {
+        for at in [0, 8192] {
+            let claims = Claims::new();
+            let (one, other) = (claimant(&claims), claimant(&claims));
+            let write = one.share(0, 4096).expect("room");
+            let change = other.exclude(at, 512).expect("room");
+            assert!(!change.is_granted());
+            let aborted = write.abandoned();
+            // A write that comes and waits makes the claims look whether they may go on.
+            let later = one.share(8192, 4096).expect("room");
+            assert!(!change.is_granted(), "the disk still works on the aborted write");
+            drop(aborted);
+            assert!(change.is_granted() && !later.is_granted());
+            drop(change);
+            assert!(later.is_granted());
+            drop(later);
+            assert_eq!((claims.entries(), claims.alone.load(SeqCst)), (0, 0));
+            assert!(!claims.has_writes());
+        }
     }
 
     #[test]
@@ -564,6 +592,8 @@ mod loom_tests {
     enum Does {
         Share,
         Exclude,
+        /// Another block under the same counter.
+        ExcludeBeside,
         /// A write whose data are placed as they arrive.
         Place,
         /// A shared write that is aborted while the disk works on it.
@@ -606,15 +636,16 @@ mod loom_tests {
             hold(false);
             return own.write_ends(0, 512);
         }
-        let alone = matches!(does, Does::Exclude);
-        let claim = if alone { own.exclude(0, 512) } else { own.share(0, 512) }.expect("room");
+        let alone = matches!(does, Does::Exclude | Does::ExcludeBeside);
+        let at = if matches!(does, Does::ExcludeBeside) { 8192 } else { 0 };
+        let claim = if alone { own.exclude(at, 512) } else { own.share(at, 512) }.expect("room");
         while !claim.is_granted() {
             while !mailbox.swap(false, SeqCst) {
                 bell.wait();
             }
         }
-        hold(alone);
         let claim = if matches!(does, Does::Abandon) { claim.abandoned() } else { claim };
+        hold(alone);
         drop(claim);
     }
 
@@ -632,7 +663,9 @@ mod loom_tests {
     #[test]
     fn an_aborted_write_is_waited_for() {
         every_order(4, &[Does::Abandon, Does::Exclude]);
+        every_order(4, &[Does::Abandon, Does::ExcludeBeside]);
         every_order(4, &[Does::Abandon, Does::Share]);
+        every_order(2, &[Does::Abandon, Does::Exclude, Does::Share]);
     }
 
     #[test]

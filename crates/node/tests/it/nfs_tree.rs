@@ -467,9 +467,10 @@ fn a_handle_that_was_guessed_leads_past_no_directory() {
     let tag = known.len() - 8;
     for guess in [[0; 8], [0xff; 8], std::array::from_fn(|at| known[tag + at].wrapping_add(1))] {
         let guessed = [&known[..tag], &guess].concat();
-        for handle in [FileHandle::new(&guessed).unwrap(), FileHandle::new(&known[..tag]).unwrap()] {
-            assert_eq!(client.status(&Arguments::GetAttr { file: handle }), Err(Status::BadHandle));
-            assert_eq!(read(&mut client, handle, 0, 6), Err(Status::BadHandle));
+        for (handle, status) in [(&guessed[..], Status::Stale), (&known[..tag], Status::BadHandle)] {
+            let handle = FileHandle::new(handle).unwrap();
+            assert_eq!(client.status(&Arguments::GetAttr { file: handle }), Err(status));
+            assert_eq!(read(&mut client, handle, 0, 6), Err(status));
         }
     }
 }

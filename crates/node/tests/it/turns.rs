@@ -72,6 +72,19 @@ fn takes_turns(
     bench.node.handle(Instant(0), Input::Closed { conn: ConnId(OTHER), reason: CloseReason::Ended });
 }
 
+#[test]
+fn turn_that_ends_while_an_operation_completes_is_followed_by_another() {
+    let mut bench = Bench::new();
+    nvme_admin(&mut Peer::connect(&mut bench.node, ATTACKER, 2), VOLUME_NQN);
+    // As the rest of a COMPOUND does that an operation of a disk held up.
+    bench.node.transmit(ConnId(ATTACKER)).expect("open").charge(Transmit::TURN);
+    bench.node.handle(Instant(0), Input::Placed { conn: ConnId(ATTACKER), len: 0 });
+    assert!(!bench.node.wants_receive(ConnId(ATTACKER)));
+    assert!(bench.node.poll_timeout().is_some_and(|at| at <= Instant(0)), "its next turn comes at once");
+    bench.node.handle(Instant(0), Input::Timer);
+    assert!(bench.node.wants_receive(ConnId(ATTACKER)));
+}
+
 /// Number of requests with the fixed cost in one turn.
 const REQUESTS: usize = Transmit::TURN / Transmit::REQUEST;
 

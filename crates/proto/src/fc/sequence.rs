@@ -203,7 +203,9 @@ impl Unit {
         if self.bytes.len() + len as usize > DATA_LEN_MAX {
             return Err(misbehaved!("iotax limit: a unit without data that is longer than a frame may be"));
         }
-        (self.header, self.seq_cnt) = (*header, header.seq_cnt + 1);
+        let next = header.seq_cnt.checked_add(1);
+        self.seq_cnt = next.ok_or_else(|| misbehaved!("iotax limit: a unit in 65,536 frames").at(46))?;
+        self.header = *header;
         Ok(())
     }
 
@@ -250,6 +252,17 @@ mod tests {
         let ready = TransferReady { offset: 5, len: 9 };
         assert_eq!(TransferReady::parse(&ready.encode()), Ok(ready));
         assert!(TransferReady::parse(&[0; 11]).is_err());
+    }
+
+    #[test]
+    fn a_unit_of_more_frames_than_can_be_counted_ends_the_connection() {
+        let mut unit = Unit::default();
+        let begun = (0..=u16::MAX).map(|seq_cnt| {
+            let begun = unit.begin(&Header { seq_cnt, ..Header::default() }, 0);
+            unit.end();
+            begun
+        });
+        assert_eq!(begun.filter(Result::is_err).count(), 1, "the last one");
     }
 
     #[test]

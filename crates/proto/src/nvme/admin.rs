@@ -390,7 +390,11 @@ impl AdminController {
             }
             log_id::CHANGED_NAMESPACES if !self.is_discovery => {
                 let page = log::changed_namespaces(&self.changed);
-                self.changed.clear();
+                // A host may read the list in pieces.
+                let end = 4 * self.changed.len() as u64;
+                if asked.offset <= end && end <= asked.offset.saturating_add(asked.len) {
+                    self.changed.clear();
+                }
                 page
             }
             log_id::ANA if !self.is_discovery => {

@@ -191,6 +191,8 @@ impl Transport for Connection {
         self.sender.response(cqe);
     }
 
+    fn dropped(&mut self, _cid: CommandId) {}
+
     #[inline]
     fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
         self.sender.c2h_data(cid, is_success, data);

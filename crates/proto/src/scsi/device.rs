@@ -372,6 +372,9 @@ pub struct Transport {
     pub protocol_identifier: u8,
     /// The VERSION DESCRIPTOR (SPC-5 §6.6.2).
     pub version_descriptor: u16,
+    /// The task management functions that it has, as REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS states them (SPC-5
+    /// §6.35).
+    pub functions: [u8; 2],
 }
 
 /// Identifies a nexus within its device while the session lasts.

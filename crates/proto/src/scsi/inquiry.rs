@@ -137,11 +137,11 @@ fn locally_assigned_naa(serial: &str) -> u64 {
     3 << 60 | hash >> 4
 }
 
-/// The Extended INQUIRY Data page (SPC-5 §7.7.7): ordered, head of queue and simple tasks are supported, the cache may
-/// be volatile, and a LU reset does not clear I_T nexus loss.
+/// The Extended INQUIRY Data page (SPC-5 §7.7.7): simple tasks are supported (other attributes count as simple), the
+/// cache may be volatile, and a LU reset does not clear I_T nexus loss.
 fn extended_inquiry(view: &LunView) -> Vec<u8> {
     let mut page = alloc::vec![0; 60];
-    page[1] = 0x07; // HEADSUP, ORDSUP, SIMPSUP
+    page[1] = 0x01; // SIMPSUP
     page[2] = u8::from(view.mode.write_cache); // V_SUP
     page
 }

@@ -90,7 +90,9 @@ impl Page {
     }
 
     fn matches(&self, code: u8, subpage: u8) -> bool {
-        (code == ALL_PAGES || code == self.code) && (subpage == ALL_SUBPAGES || subpage == self.subpage)
+        // SPC-5 §6.14: all pages may be asked for without subpages or with all of them.
+        let of_all = code == ALL_PAGES && matches!(subpage, 0 | ALL_SUBPAGES);
+        (of_all || code == self.code) && (subpage == ALL_SUBPAGES || subpage == self.subpage)
     }
 }
 

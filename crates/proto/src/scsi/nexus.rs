@@ -105,6 +105,21 @@ impl Nexus {
         }
     }
 
+    /// The answer to a task management function that is not executed, and affects nothing; `None` if it is.
+    pub(super) fn refusal(&self, function: TaskManagement, lun: Option<u16>) -> Option<TaskManagementResponse> {
+        match function {
+            TaskManagement::ClearAca => Some(TaskManagementResponse::Unsupported),
+            TaskManagement::TargetReset | TaskManagement::NexusReset => None,
+            TaskManagement::AbortTask
+            | TaskManagement::AbortTaskSet
+            | TaskManagement::ClearTaskSet
+            | TaskManagement::LogicalUnitReset => {
+                let is_there = lun.is_some_and(|lun| self.with_device(|device| device.lun(lun).is_some()));
+                (!is_there).then_some(TaskManagementResponse::NoLun)
+            }
+        }
+    }
+
     /// Applies a task management function to the device; the transport aborts the tasks of this nexus. The function
     /// must be answered when the commands of other nexuses, which are added to `endings`, have ended too (SAM-5 §7.1).
     pub fn task_management(
@@ -114,10 +129,12 @@ impl Nexus {
         endings: &mut Endings,
     ) -> TaskManagementResponse {
         let (lun, id) = (decode_lun(lun), self.id);
+        if let Some(refused) = self.refusal(function, lun) {
+            return refused;
+        }
         self.with_device(|device| {
             let known = lun.filter(|lun| device.lun(*lun).is_some());
             match (function, known) {
-                (TaskManagement::ClearAca, _) => return TaskManagementResponse::Unsupported,
                 (TaskManagement::TargetReset, _) => {
                     let luns: Vec<u16> = device.luns.iter().map(|unit| unit.config.lun).collect();
                     for lun in luns {
@@ -126,7 +143,6 @@ impl Nexus {
                     }
                 }
                 (TaskManagement::NexusReset, _) => device.reset_nexus(id),
-                (_, None) => return TaskManagementResponse::NoLun,
                 (TaskManagement::LogicalUnitReset, Some(lun)) => {
                     device.reset(lun);
                     endings.append(device.purge(Purge { lun, is_told: false }, Audience::Others(id)));
@@ -134,10 +150,11 @@ impl Nexus {
                 (TaskManagement::ClearTaskSet, Some(lun)) => {
                     endings.append(device.purge(Purge { lun, is_told: true }, Audience::Others(id)));
                 }
-                (TaskManagement::AbortTask | TaskManagement::AbortTaskSet, Some(_)) => {}
+                (TaskManagement::AbortTask | TaskManagement::AbortTaskSet | TaskManagement::ClearAca, _)
+                | (_, None) => {}
             }
-            TaskManagementResponse::Complete
-        })
+        });
+        TaskManagementResponse::Complete
     }
 
     /// Ends the session.

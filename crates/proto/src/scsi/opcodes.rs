@@ -312,10 +312,11 @@ fn one(row: Option<&Entry>, with_timeouts: bool) -> Vec<u8> {
     data
 }
 
-/// Supported: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+/// What the transport has (SPC-5 §6.35).
 pub(crate) fn report_supported_task_management(call: &mut Call<'_>) -> Handled {
     let is_extended = call.cdb.bit(2, 7);
-    let mut data = alloc::vec![0xda, 0, 0, 0];
+    let [first, second] = call.nexus.ports.transport.functions;
+    let mut data = alloc::vec![first, second, 0, 0];
     if is_extended {
         data[3] = 12;
         data.resize(16, 0);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use super::{AfterMedium, Command, Next, Nexus, Response, Sense, TaskManagement, TaskManagementResponse};
+use super::{AfterMedium, Command, Next, Nexus, Response, Sense, TaskManagement, TaskManagementResponse, decode_lun};
 use crate::{Backend, Ending, Endings, Instant, IoId, Payload, Started, Transmit, UnitError, Wait, WaitOutcome};
 
 /// Maximum parameter data of a command. The longest list that a supported command has is much shorter.
@@ -178,6 +178,10 @@ impl<T: ScsiTransport> TaskManager<T> {
         if self.managed.iter().filter(|managed| managed.may_fail).count() >= FUNCTIONS_MAX {
             return transport.respond_to_request(request, TaskManagementResponse::Failed);
         }
+        let unit = decode_lun(lun);
+        if let Some(refused) = self.nexus.refusal(function, unit) {
+            return transport.respond_to_request(request, refused);
+        }
         let (own, mut endings) = (Ending::default(), Endings::default());
         endings.add(&own);
         match function {
@@ -187,7 +191,7 @@ impl<T: ScsiTransport> TaskManager<T> {
                 }
             }
             TaskManagement::AbortTaskSet | TaskManagement::ClearTaskSet | TaskManagement::LogicalUnitReset => {
-                self.tasks.abort_where(|task| task.issued.lun == lun, &own, transport, backend);
+                self.tasks.abort_where(|task| decode_lun(task.issued.lun) == unit, &own, transport, backend);
             }
             TaskManagement::NexusReset | TaskManagement::TargetReset => {
                 self.tasks.abort_where(|_| true, &own, transport, backend);
@@ -195,14 +199,17 @@ impl<T: ScsiTransport> TaskManager<T> {
             TaskManagement::ClearAca => {}
         }
         drop(own);
-        match self.nexus.task_management(function, lun, &mut endings) {
-            TaskManagementResponse::Complete => {
-                let wait = Wait::begin(now, endings, || backend.notify_others());
-                self.managed.push(Managed { wait, request, may_fail: true });
-                self.answer_awaited(now, transport);
-            }
-            response => transport.respond_to_request(request, response),
-        }
+        self.nexus.task_management(function, lun, &mut endings);
+        let wait = Wait::begin(now, endings, || backend.notify_others());
+        self.managed.push(Managed { wait, request, may_fail: true });
+        self.answer_awaited(now, transport);
+    }
+
+    /// Forgets a request without an answer. Whether it waited.
+    pub(crate) fn forget_request(&mut self, is_meant: impl Fn(T::Request) -> bool) -> bool {
+        let before = self.managed.len();
+        self.managed.retain(|managed| !is_meant(managed.request));
+        self.managed.len() < before
     }
 
     /// Aborts the task in `slot`. `request` is answered when all of it has ended, however long that takes.

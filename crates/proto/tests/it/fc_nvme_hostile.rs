@@ -16,7 +16,8 @@ use iotax_proto::{
     },
     nvme::{
         CommandId, Cqe, QueueId, Sqe, Status,
-        command::{Sgl, nvm},
+        command::{Sgl, admin, fabrics, nvm},
+        property,
     },
 };
 
@@ -144,6 +145,50 @@ fn link_services_for_what_is_not_there_or_is_there_already_are_rejected() {
         assert!(said.contains("LS_RJT") && said.contains(reason), "{request:?}: {said}");
     }
     assert!(rejected(&Request::DisconnectAssociation(association)).contains("LS_ACC"));
+}
+
+/// A command on the admin queue.
+fn admin_command(csn: u32, sqe: Sqe) -> Command {
+    Command::new(ConnectionId(ASSOCIATION.0), csn, false, sqe)
+}
+
+fn set_cc(cid: u16, value: u32) -> Sqe {
+    let mut sqe = Sqe::fabrics(fabrics::PROPERTY_SET, CommandId(cid));
+    sqe.set_cdw(11, property::CC);
+    sqe.set_cdw(12, value);
+    sqe
+}
+
+#[test]
+fn a_controller_that_is_reset_gets_a_new_io_queue_and_forgets_its_event_requests() {
+    let enabled = property::CC_ENABLE | property::CC_ENTRY_SIZES;
+    let mut link = peer();
+    let mut csn = (0..64)
+        .find(|csn| {
+            send(&mut link, 0x70, &admin_command(*csn, set_cc(70, enabled)));
+            to_target(&mut ready(), &mut link).is_ok_and(|said| said.concat().contains("ERSP"))
+        })
+        .expect("the number of admin commands so far");
+    let mut pair = ready();
+    let mut asked = |pair: &mut Pair, ox_id: u16, sqe: Sqe| {
+        let mut link = peer();
+        send(&mut link, ox_id, &admin_command(csn, sqe));
+        csn += 1;
+        to_target(pair, &mut link).expect("no violation").concat()
+    };
+    let create = Request::CreateConnection { association: ASSOCIATION, ersp_ratio: 1, qid: QueueId(1), sq_size: 8 };
+    let created = |pair: &mut Pair| {
+        let mut link = peer();
+        link.send(Request::header(OxId(0x77)), &create.encode());
+        to_target(pair, &mut link).expect("no violation").concat()
+    };
+    let event_request = Sqe::new(admin::ASYNC_EVENT, CommandId(70), 0);
+    assert_eq!(asked(&mut pair, 0x70, event_request), "", "it waits");
+    assert!(created(&mut pair).contains("LS_RJT"), "there is an I/O queue");
+    assert!(asked(&mut pair, 0x71, set_cc(71, property::CC_ENTRY_SIZES)).contains("ERSP"));
+    assert!(asked(&mut pair, 0x70, set_cc(72, enabled)).contains("ERSP"), "the request's exchange is over");
+    assert_eq!(asked(&mut pair, 0x73, event_request), "", "it waits again");
+    assert!(created(&mut pair).contains("LS_ACC"));
 }
 
 #[test]

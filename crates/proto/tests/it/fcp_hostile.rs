@@ -8,7 +8,7 @@ use iotax_proto::{
         frame::{self, BEFORE_DATA, Kind, f_ctl, kind, r_ctl},
         login,
     },
-    fcp::{Command, TransferReady, target_side::Connection},
+    fcp::{Command, TransferReady, function, target_side::Connection},
 };
 
 use crate::{
@@ -141,6 +141,62 @@ fn commands_without_credit_for_their_answers_end_the_connection() {
     }
     let (at, kind) = ended.expect("an end");
     assert!(at < 100 && kind == ViolationKind::Misbehaved, "after {at}: {kind:?}");
+}
+
+#[test]
+fn aborts_and_link_services_without_credit_for_their_answers_end_the_connection() {
+    let mut pair = Pair::ready(config(4, 512), target_config(1024, 512, 4096), FcBackend::new(1 << 16), Cut::Whole);
+    let ended = (0..4000).find_map(|at| {
+        let mut link = peer();
+        link.send(els::abts(OxId(at), RxId::UNASSIGNED), &[]);
+        to_target(&mut pair, &mut link).err().map(|violation| violation.kind)
+    });
+    assert_eq!(ended, Some(ViolationKind::Misbehaved));
+
+    // Before the login, credit is for one frame.
+    let (mut target, mut backend) = (Connection::new(Instant(0), target_config(8, 512, 4096)), FcBackend::new(8192));
+    let special = Special { changed: false, source: INITIATOR, nonce: 0, destination: TARGET };
+    target.receive(Instant(0), &special.encode(), &mut backend).unwrap();
+    let ended = (0..200).find_map(|at| {
+        let mut link = Link::new(PortId::INITIATOR, PortId::TARGET, true);
+        link.send(els::request(OxId(at)), &[0x7f, 0, 0, 0]);
+        target.receive(Instant(0), &link.transmit.take_bytes(), &mut backend).err()
+    });
+    assert!(ended.is_some_and(|violation| violation.to_string().contains("requests without end")));
+}
+
+#[test]
+fn an_abort_of_a_task_management_function_that_waits_is_accepted_and_nothing_follows() {
+    let mut pair = ready();
+    let mut link = peer();
+    pair.backend.memory.queues = true;
+    read(&mut link, 5);
+    to_target(&mut pair, &mut link).unwrap();
+    pair.backend.memory.lingering = Some(Vec::new());
+    let command = Command { function: function::LOGICAL_UNIT_RESET, ..Command::default() };
+    link.send(Header { ox_id: OxId(6), ..Command::header() }, &command.encode());
+    assert_eq!(to_target(&mut pair, &mut link).unwrap(), []);
+    link.send(els::abts(OxId(6), RxId::UNASSIGNED), &[]);
+    assert_eq!(to_target(&mut pair, &mut link).unwrap()[32], r_ctl::BA_ACC);
+    pair.backend.memory.lingering = None;
+    pair.now = Instant(pair.now.0 + 1_000_000_000);
+    pair.target.handle_timeout(pair.now, &mut pair.backend).unwrap();
+    assert_eq!(Target::<FcBackend>::transmit(&mut pair.target).take_bytes(), []);
+}
+
+#[test]
+fn data_that_were_asked_for_before_an_abort_are_not_sent() {
+    let mut pair = ready();
+    let data = Payload::from_vec(vec![1; 1024]);
+    pair.initiator.submit(pair.now, 1, Io::Write { offset: 0, data, durable: false }).unwrap();
+    assert!(pair.initiator.abort(pair.now, 1));
+    pair.initiator.transmit().take_bytes();
+    let mut link = Link::new(PortId::TARGET, PortId::INITIATOR, true);
+    link.open(1024, 512, 1024);
+    let header = Header { ox_id: OxId(1), rx_id: RxId(3), ..TransferReady::header(kind::FCP) };
+    link.send(header, &TransferReady { offset: 0, len: 1024 }.encode());
+    pair.initiator.receive(pair.now, &link.transmit.take_bytes(), &mut pair.events).unwrap();
+    assert!(pair.initiator.transmit().take_bytes().len() < 512);
 }
 
 #[test]

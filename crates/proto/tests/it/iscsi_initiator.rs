@@ -120,6 +120,70 @@ fn unit_attentions_and_a_busy_target_are_tried_again() {
     );
 }
 
+/// Answers a command without opening the window further.
+fn answer(stage: &mut Stage, itt: TaskTag, status: u8) -> Result<(), Violation> {
+    stage.exp_cmd_sn += 1;
+    let response = ScsiResponse {
+        last: true,
+        status,
+        itt,
+        stat_sn: stage.take_stat_sn(),
+        exp_cmd_sn: stage.exp_cmd_sn,
+        max_cmd_sn: stage.exp_cmd_sn - 1,
+        ..ScsiResponse::default()
+    };
+    stage.receive(response.encode(), &[])
+}
+
+/// A command that gets BUSY when the window is used up: it waits. Also returns its ITT.
+fn waiting_for_the_window() -> (Stage, TaskTag) {
+    let mut stage = Stage::new(Wishes::default());
+    let itt = stage.submit(0, Io::Flush)[0].0.itt();
+    while stage.session.credits() > 0 {
+        let other = stage.submit(1, Io::Flush)[0].0.itt();
+        answer(&mut stage, other, status::GOOD).unwrap();
+        assert_eq!(stage.completed(), Some((1, Ok(()))));
+    }
+    answer(&mut stage, itt, status::BUSY).unwrap();
+    assert!(stage.sent().is_empty() && stage.completed().is_none());
+    (stage, itt)
+}
+
+#[test]
+fn a_command_that_waits_for_the_window_is_sent_once_when_it_opens() {
+    let (mut stage, itt) = waiting_for_the_window();
+    let (exp_cmd_sn, max_cmd_sn) = (stage.exp_cmd_sn, stage.exp_cmd_sn + 3);
+    let opening = NopIn { max_cmd_sn, exp_cmd_sn, ..ping(stage.take_stat_sn()) };
+    stage.receive(opening.encode(), &[]).unwrap();
+    let commands: Vec<_> = stage.sent().into_iter().filter(|(bhs, _)| bhs.opcode() == ScsiCommand::OPCODE).collect();
+    assert_eq!(commands.len(), 1);
+    assert_ne!(commands[0].0.itt(), itt);
+}
+
+#[test]
+fn a_second_answer_to_a_command_that_waits_for_the_window_is_a_violation() {
+    let (mut stage, itt) = waiting_for_the_window();
+    let violation = answer(&mut stage, itt, status::BUSY).unwrap_err();
+    assert_eq!((violation.kind, violation.at), (ViolationKind::Misbehaved, Some(16)));
+}
+
+#[test]
+fn an_abort_that_crosses_the_answer_of_a_command_that_waits_for_the_window_completes_it() {
+    let (mut stage, itt) = waiting_for_the_window();
+    // The request names the task that BUSY has ended; sent before BUSY came, it would look the same.
+    assert!(stage.session.abort(Instant(0), 0));
+    let (request, _) = stage.sent().pop().expect("an abort");
+    assert_ne!(TaskManagement::parse(&request).referenced_itt, itt);
+    let response = TaskManagementResponse {
+        itt: request.itt(),
+        response: function_response::NO_TASK,
+        stat_sn: stage.take_stat_sn(),
+        ..TaskManagementResponse::default()
+    };
+    stage.receive(response.encode(), &[]).unwrap();
+    assert_eq!(stage.completed(), Some((0, Err(IoError::Aborted))));
+}
+
 #[test]
 fn failures_say_what_the_target_said() {
     let mut stage = Stage::new(Wishes::default());

@@ -304,8 +304,22 @@ fn task_management_aborts_what_it_names() {
     assert_eq!(manage(&mut peer, abort(TaskTag::RESERVED)), function_response::NO_TASK);
     let elsewhere = TaskManagement { lun: 9 << 48, ..whole(function::LOGICAL_UNIT_RESET) };
     assert_eq!(manage(&mut peer, elsewhere), function_response::NO_LUN);
+    let elsewhere = TaskManagement { lun: 9 << 48, ..abort(TaskTag(1)) };
+    assert_eq!(manage(&mut peer, elsewhere), function_response::NO_LUN, "and the task goes on");
+    let to_come = |ahead: u32, ref_cmd_sn: u32| TaskManagement { cmd_sn: ahead, ref_cmd_sn, ..abort(TaskTag(0x77)) };
+    let cmd_sn = peer.cmd_sn;
+    let asked = |peer: &mut Peer, request: TaskManagement| {
+        let request = TaskManagement { immediate: true, last: true, itt: TaskTag(0x4000), ..request };
+        TaskManagementResponse::parse(&peer.ask(request.encode(), &[]).0).response
+    };
+    assert_eq!(asked(&mut peer, to_come(cmd_sn + 2, cmd_sn + 1)), function_response::COMPLETE, "it may still come");
+    assert_eq!(asked(&mut peer, to_come(cmd_sn, cmd_sn + 1000)), function_response::NO_TASK, "it was never sent");
     assert_eq!(peer.backend.aborted.len(), 1);
-    assert_eq!(manage(&mut peer, whole(function::LOGICAL_UNIT_RESET)), function_response::COMPLETE);
+    // The same logical unit, by flat space addressing.
+    let flat = TaskManagement { lun: 0x4000 << 48, ..whole(function::QUERY_TASK_SET) };
+    assert_eq!(manage(&mut peer, flat), function_response::SUCCEEDED);
+    let flat = TaskManagement { lun: 0x4000 << 48, ..whole(function::LOGICAL_UNIT_RESET) };
+    assert_eq!(manage(&mut peer, flat), function_response::COMPLETE);
     assert_eq!(peer.backend.aborted.len(), 3);
     assert_eq!(peer.backend.open_operations(), 0);
     assert_eq!(manage(&mut peer, whole(function::CLEAR_ACA)), function_response::NOT_SUPPORTED);

@@ -8,7 +8,7 @@ use iotax_proto::{
         v41::{
             Operation, SessionId, StateId,
             codec::{OpCode, Status},
-            fattr::Bitmap,
+            fattr::{Bitmap, RawAttributes, set_values},
             operations::{Content, SeekArguments, SequenceArguments, SpaceArguments},
             target_side::Connection,
         },
@@ -127,6 +127,19 @@ fn a_volume_is_data_to_its_end() {
     let mut opened = Opened::new(server);
     assert_eq!(opened.seek(3, Content::Data), Ok((3, false)));
     assert_eq!(opened.seek(3, Content::Hole), Ok((FILE_BYTES as u64, true)));
+}
+
+#[test]
+fn a_failed_setattr_says_that_it_set_nothing() {
+    let mut opened = Opened::new(with_holes());
+    let (present, values) = set_values(Some(10), None);
+    let set = |state| Operation::SetAttr { state, attributes: RawAttributes { present, values: &values } };
+    assert_eq!(opened.ask(set(opened.state)).unwrap(), [0, 0, 0, 1, 0, 0, 0, 0x10], "the size");
+    let unknown = StateId { seqid: 1, other: [3; 12] };
+    opened.send(MINOR, &[set(unknown)]);
+    let answer = opened.answer().unwrap();
+    assert_eq!(word(&answer, STATUS_AT), number(Status::StaleStateId));
+    assert_eq!(answer[RESULT_AT + 8..], [0; 4], "an empty bitmap behind its status");
 }
 
 #[test]

@@ -81,6 +81,22 @@ fn pdus_that_fit_no_command_end_the_connection_and_tell_nothing() {
 }
 
 #[test]
+fn response_to_an_io_that_was_not_sent_ends_the_connection_and_the_io_completes_once() {
+    let mut server = Server::new();
+    let config = connect_config();
+    let target = TargetConfig::default();
+    let session = admin(&mut server, &config, &target, Cut::Never);
+    let mut controller = session.host.controller().expect("ready").clone();
+    controller.optional_commands = 0;
+    let mut pair = io(&mut server, &config, &controller, 1, &target, Cut::Never);
+    pair.host.submit(pair.now, 2, Io::Unmap { offset: 0, len: BLOCK as u32 }).expect("credit");
+    assert_eq!(pair.host.transmit().take_bytes(), []);
+    pair.host.receive(pair.now, &response(CommandId(2)), &mut pair.events).expect_err("there is no such command");
+    pair.host.disconnected(pair.now, &mut pair.events);
+    assert_eq!(pair.events.completions.len(), 1);
+}
+
+#[test]
 fn response_and_r2t_cannot_come_twice() {
     let mut server = Server::new();
     let mut pair = queue(&mut server, &connect_config());

@@ -24,6 +24,10 @@ const NS: u64 = 1_000_000_000;
 
 /// Two machines, each with two paths, whose written blocks are read back after the run.
 fn happening(protocol: Protocol, policy: PathPolicy, what: What) -> Simulated {
+    happening_in(protocol, policy, what, RUNTIME)
+}
+
+fn happening_in(protocol: Protocol, policy: PathPolicy, what: What, runtime: Duration) -> Simulated {
     let link = Link { latency: Duration::from_micros(20), ..Link::default() };
     let two = Lab {
         machines: 2,
@@ -34,7 +38,7 @@ fn happening(protocol: Protocol, policy: PathPolicy, what: What) -> Simulated {
     };
     let pacing = Pacing::Open(Open { rate_iops: 500.0, arrivals: Arrivals::Poisson, backlog_max: 100_000 });
     let run =
-        RunConfig { read_percent: 50.0, verify: true, filled: true, read_back: true, pacing, ..reads(4, RUNTIME) };
+        RunConfig { read_percent: 50.0, verify: true, filled: true, read_back: true, pacing, ..reads(4, runtime) };
     let adapt = |mut connection: iotax_node::load::connector::ConnectionConfig| {
         connection.policy = policy;
         connection.settings.keep_alive = Some(KEEP_ALIVE);
@@ -63,6 +67,26 @@ fn silent_path_stops_ios_until_the_keep_alive_has_passed() {
         assert_eq!((told, paths.len(), paths[0].portal.as_str()), (policy, 2, "path 1"));
         assert!(paths[0].losses == 1 && paths[1].losses == 0, "{paths:?}");
         assert!(paths.iter().all(|path| path.counts.completed > 1000), "{protocol:?} {policy:?}: {paths:?}");
+    }
+}
+
+#[test]
+fn path_that_is_lost_when_the_run_ends_is_opened_again_while_blocks_are_read_back() {
+    for protocol in PROTOCOLS {
+        // It fails 2 s into a run that ends while the path is down.
+        let what = What::Fail { path: 0 };
+        let simulated = happening_in(protocol, PathPolicy::RoundRobin, what, Duration::from_secs(4));
+        assert!(is_clean(&simulated), "{protocol:?}");
+        let (_, paths) = simulated.paths.expect("two paths");
+        assert!(paths[0].losses == 1 && paths[0].down >= Duration::from_secs(1), "{protocol:?}: {paths:?}");
+    }
+}
+
+#[test]
+fn target_that_is_down_when_the_run_ends_is_reached_again_to_read_back() {
+    for protocol in PROTOCOLS {
+        let simulated = happening_in(protocol, PathPolicy::Fixed, What::Kill, Duration::from_secs(4));
+        assert!(is_clean(&simulated), "{protocol:?}");
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
         coordinator::writes,
         report::{self, Samples},
         slice::Slice,
-        threads::{self, Plan, Threads, Unit},
+        threads::{self, Plan, Unit},
         window::{Meters, Usage},
     },
     LOADS_MAX,
@@ -31,6 +31,7 @@ use crate::{
     caller,
     document::{ConnectedEvent, Event, LoadDocument, SampleEvent},
     failure,
+    threads::Threads,
 };
 
 /// How often threads are checked for open connections, and for the replies to their last I/Os.
@@ -80,7 +81,7 @@ impl Member {
         let plan = Arc::new(Plan::new(&document, configs.iter().any(writes), clock, instance(index))?);
         let orders = Arc::new(Orders::default());
         let (sender, news) = mpsc::channel();
-        let threads = Threads::start(&format!("load-{index}"), &document, configs, &plan, |thread| {
+        let threads = threads::start(&format!("load-{index}"), &document, configs, &plan, |thread| {
             let (orders, sender) = (Arc::clone(&orders), sender.clone());
             let teller = tells_intervals(&document).then_some(thread);
             move |node: &mut LoadNode, driver| drive(node, driver, &orders, &sender, teller)

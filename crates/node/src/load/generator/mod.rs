@@ -226,11 +226,7 @@ impl LoadNode {
         if let TaskConfig::Run(config) = &mut self.config.task {
             (config.warmup, config.runtime) = (warmup, runtime);
         }
-        for worker in &mut self.workers {
-            if let Some(Task::Run(task)) = &mut worker.state.task {
-                task.renew(run);
-            }
-        }
+        self.workers.iter_mut().for_each(|worker| worker.renew(run));
         if let Some(database) = &self.database {
             database.borrow_mut().renew(run);
         }
@@ -534,7 +530,7 @@ impl LoadNode {
                 self.phase = Phase::Draining;
                 self.deadline = Some(now + DRAIN_TIME);
             }
-        } else if self.outstanding() == 0 {
+        } else if self.workers.iter().all(Worker::has_passed) {
             // A fill scans before it writes; then the same worker continues.
             match self.after_scan() {
                 Some(Ok(fill)) => {

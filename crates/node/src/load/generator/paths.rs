@@ -437,12 +437,11 @@ impl LoadNode {
 
     /// Whether there may be another step.
     fn step_path_once(&mut self, now: Instant, path: usize) -> bool {
-        let is_dialled = matches!(self.phase, Phase::Opening | Phase::Ready | Phase::Running | Phase::Draining);
         let Some(paths) = &self.paths else { return false };
         let at = &paths.all[path];
         match at.stage {
             Stage::Down { dial_at } => {
-                let dials = is_dialled && dial_at <= now && !self.has_connections(path);
+                let dials = self.dials() && dial_at <= now && !self.has_connections(path);
                 dials && self.dial(now, path)
             }
             Stage::Dialling { through, .. } => {
@@ -712,10 +711,15 @@ impl LoadNode {
         (0..paths.slots).any(|slot| self.connections.is_open(paths.conn(path, slot)))
     }
 
+    /// Whether lost paths are opened again.
+    fn dials(&self) -> bool {
+        !matches!(self.phase, Phase::Closing | Phase::Finished)
+    }
+
     /// Updates when the paths need the time.
     fn schedule_paths(&mut self) {
         let Some(paths) = &self.paths else { return };
-        let dials = self.phase != Phase::Closing;
+        let dials = self.dials();
         let due = paths.all.iter().enumerate().map(|(index, path)| {
             let stage = match path.stage {
                 Stage::Down { dial_at } => (dials && !self.has_connections(index)).then_some(dial_at),

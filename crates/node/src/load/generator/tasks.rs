@@ -8,6 +8,7 @@ use super::{
     super::{
         addresses::Zone,
         config::{RunConfig, TRANSFER_BYTES, TRANSFERS, TaskConfig},
+        ledger::READ_BACK_MAX,
         oltp::{self, Database, OltpTask},
         pacing::{Arrived, Pacer, Share},
         passes::{FillTask, ScanTask},
@@ -28,7 +29,13 @@ impl LoadNode {
     pub(super) fn task(&mut self, index: usize) -> Result<Task, Failure> {
         let geometry = self.workers[index].state.geometry.clone().expect("asked when ready");
         let place = &self.place;
-        let working_set_end = self.config.working_set_bytes.map(|len| self.config.working_set_offset_bytes + len);
+        let begin = self.config.working_set_offset_bytes;
+        let aligned_to = run::common_multiple(geometry.block_size.into(), BLOCK_BYTES as u64);
+        if !begin.is_multiple_of(aligned_to) {
+            let message = format!("must be a multiple of {aligned_to}, the size of the unit's or the pattern's blocks");
+            return Err(Failure::usage(message, "working_set_offset_bytes"));
+        }
+        let working_set_end = self.config.working_set_bytes.map(|len| begin.saturating_add(len));
         if working_set_end.is_some_and(|end| end > geometry.size_bytes) {
             let message = format!(
                 "the working set ends at byte {} and the unit has {}",
@@ -56,6 +63,14 @@ impl LoadNode {
                             format!("the working set must hold every I/O at once: at least {needed_bytes} bytes");
                         Failure::new(FailureKind::TooSmall, message, place.clone())
                     })?;
+                if run.read_back && zone.blocks > READ_BACK_MAX {
+                    let message = format!(
+                        "a worker's part of the working set has {} blocks, and at most {READ_BACK_MAX} can be read back: \
+                         make the working set smaller, its blocks larger, or use more workers",
+                        zone.blocks
+                    );
+                    return Err(Failure::usage(message, "read_back"));
+                }
                 let buffers = std::mem::take(&mut self.buffers[index]);
                 let buffers = buffers.into_iter().map(|buffer| buffer.slice(0, size as usize)).collect();
                 let part = Part { worker, stream, share: self.share(worker), access, zone };
@@ -180,7 +195,7 @@ impl LoadNode {
     /// The working set: begin and end in the unit, bytes.
     fn range(&self, geometry: &Geometry) -> (u64, u64) {
         let begin = self.config.working_set_offset_bytes.min(geometry.size_bytes);
-        (begin, self.config.working_set_bytes.map_or(geometry.size_bytes, |len| begin + len))
+        (begin, self.config.working_set_bytes.map_or(geometry.size_bytes, |len| begin.saturating_add(len)))
     }
 
     pub(super) fn take_outcome(&mut self) -> TaskOutcome {

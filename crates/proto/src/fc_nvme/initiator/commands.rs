@@ -42,6 +42,8 @@ pub(super) enum AbortedFor {
 /// The data of an outstanding command.
 #[derive(Debug)]
 enum Transfer {
+    /// The I/O was not sent, because the controller does not support it.
+    Unsupported,
     None,
     In(u32),
     Out(Payload),
@@ -89,7 +91,7 @@ impl Commands {
             transfer
         } else {
             self.unsupported.push(tag as u16);
-            Transfer::None
+            Transfer::Unsupported
         };
         self.exchanges.begin(now, tag, transfer);
         Ok(())
@@ -152,6 +154,7 @@ impl Commands {
         let wanted = match &slot.command {
             Some(Transfer::In(len)) => *len,
             Some(Transfer::Out(data)) => data.len() as u32,
+            Some(Transfer::Unsupported) => return Err(unexpected()),
             Some(Transfer::None) | None => 0,
         };
         if status.is_success() && slot.moved.bytes < wanted {
@@ -161,9 +164,12 @@ impl Commands {
         Ok(())
     }
 
-    /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding.
+    /// Sends an ABTS for an exchange, and drops what has not been sent. False if the exchange is not outstanding, or was
+    /// never opened: then the I/O completes as unsupported.
     pub(super) fn abort(&mut self, why: AbortedFor, now: Instant, tag: Tag, link: &mut Link) -> bool {
-        self.exchanges.abort(why, now, tag, link)
+        let exchange = self.exchanges.slots.get(tag as usize);
+        let was_sent = exchange.is_some_and(|exchange| !matches!(exchange.command, Some(Transfer::Unsupported)));
+        was_sent && self.exchanges.abort(why, now, tag, link)
     }
 
     pub(super) fn abort_all(&mut self, now: Instant, link: &mut Link) {

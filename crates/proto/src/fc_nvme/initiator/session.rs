@@ -534,22 +534,23 @@ impl Initiator for Session {
         let admin = self.admin.as_ref().filter(|_| self.has_controller()).and_then(|admin| admin.queue.poll_timeout());
         let own = match (&self.stage, &self.io) {
             (Stage::Closed, _) => return None,
-            (Stage::Ready, Some(io)) if io.commands.outstanding() > 0 => {
-                let due = io.commands.unsupported_since().unwrap_or(self.next_look);
-                due.min(self.silence.ends())
-            }
+            (Stage::Ready, Some(io)) if io.commands.outstanding() > 0 => self.next_look.min(self.silence.ends()),
             (Stage::Ready | Stage::Leaving, _) => self.silence.ends(),
             _ => self.deadline.min(self.silence.ends()),
         };
-        Some(admin.map_or(own, |admin| admin.min(own)))
+        let unsupported = self.io.as_ref().and_then(|io| io.commands.unsupported_since());
+        [admin, unsupported, Some(own)].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant, events: &mut dyn InitiatorEvents) -> Result<(), Violation> {
         let late = |rule| Err(Violation::timed_out(rule));
+        if let Some(io) = &mut self.io {
+            io.commands.complete_unsupported(now, events);
+            self.disconnect_once_aborted();
+        }
         match (&self.stage, &mut self.io) {
             (Stage::Closed, _) => return Ok(()),
             (Stage::Ready, Some(io)) => {
-                io.commands.complete_unsupported(now, events);
                 if now >= self.next_look {
                     self.next_look = now + LOOK;
                     if io.commands.is_overdue(now, self.config.command_timeout) {

@@ -24,6 +24,8 @@ pub(super) struct Association {
     exchanges: Exchanges,
     admin: Lane,
     io: Option<Lane>,
+    /// The connection of an I/O queue that has ended. Commands for it may still be on their way.
+    ended: Option<ConnectionId>,
 }
 
 /// A frame of data from a host, and the command that it belongs to.
@@ -47,6 +49,7 @@ impl Association {
             exchanges: Exchanges::default(),
             admin: Lane { queue: Queue::new(now, config.queue()), state },
             io: None,
+            ended: None,
         }
     }
 
@@ -92,7 +95,11 @@ impl Association {
             &mut self.admin
         } else {
             let lane = self.io.as_mut().filter(|lane| lane.state.connection == command.connection);
-            lane.ok_or(misbehaved!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND of no connection").at(68))?
+            match lane {
+                Some(lane) => lane,
+                None if self.ended == Some(command.connection) => return Ok(()),
+                None => return Err(misbehaved!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND of no connection").at(68)),
+            }
         };
         if command.csn != lane.state.csn {
             return Err(misbehaved!("FC-NVMe-2 NVMe_CMND: an NVMe_CMND is missing before this CSN").at(76));
@@ -210,6 +217,7 @@ impl Association {
         let lane = self.io.as_mut().unwrap_or(&mut self.admin);
         let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
         lane.queue.worked(now, worked, &mut way, backend);
+        self.end_io_if_over(link, backend);
     }
 
     /// Applies what other hosts did to the I/O queue.
@@ -218,6 +226,7 @@ impl Association {
             let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
             lane.queue.handle_notification(now, &mut way, backend);
         }
+        self.end_io_if_over(link, backend);
     }
 
     /// Aborts an exchange for the initiator: its command ends without an answer. False if the exchange is not open. The
@@ -252,13 +261,26 @@ impl Association {
         link: &mut Link,
         backend: &mut B,
     ) -> Result<(), Violation> {
-        for lane in [Some(&mut self.admin), self.io.as_mut()].into_iter().flatten() {
-            if lane.queue.poll_timeout().is_some_and(|due| due <= now) {
-                let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
-                lane.queue.handle_timeout(now, &mut way, backend)?;
+        let is_due = |lane: &Lane| lane.queue.poll_timeout().is_some_and(|due| due <= now);
+        if is_due(&self.admin) {
+            let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut self.admin.state };
+            self.admin.queue.handle_timeout(now, &mut way, backend)?;
+        }
+        if let Some(lane) = self.io.as_mut().filter(|lane| is_due(lane)) {
+            let mut way = Way { link, exchanges: &mut self.exchanges, lane: &mut lane.state };
+            // The I/O queue ends by itself: its controller was reset, or its host did not connect it in time.
+            if lane.queue.handle_timeout(now, &mut way, backend).is_err() {
+                self.end_io(link, backend);
             }
         }
+        self.end_io_if_over(link, backend);
         Ok(())
+    }
+
+    fn end_io_if_over<B: FcNvmeBackend>(&mut self, link: &mut Link, backend: &mut B) {
+        if self.io.as_ref().is_some_and(|lane| lane.queue.is_closing()) {
+            self.end_io(link, backend);
+        }
     }
 
     /// Ends the association. Open exchanges are not answered, and outstanding operations are aborted.
@@ -282,6 +304,7 @@ impl Association {
         }
         if let Some(mut lane) = self.io.take() {
             lane.queue.end(backend);
+            self.ended = Some(lane.state.connection);
         }
     }
 

@@ -246,6 +246,10 @@ impl Connection {
                 answer
             }
             Request::CreateConnection { association: id, ersp_ratio, qid, .. } => {
+                // A reset of the controller may have ended the I/O queue.
+                if let Some(association) = &mut self.association {
+                    association.handle_notification(now, &mut self.link, backend);
+                }
                 match self.association.as_mut().filter(|association| association.id == *id) {
                     Some(association) => association.create_connection(now, *qid, *ersp_ratio),
                     None => Answer::Rejected(ls::Rejection::INVALID_ASSOCIATION),

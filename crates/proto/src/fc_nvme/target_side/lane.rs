@@ -116,6 +116,13 @@ impl Transport for Way<'_> {
         }
     }
 
+    fn dropped(&mut self, cid: CommandId) {
+        if let Some(ox_id) = self.lane.ox_id(cid, self.exchanges) {
+            self.exchanges.close(ox_id);
+            self.link.forget(ox_id);
+        }
+    }
+
     #[inline]
     fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>) {
         let Some(ox_id) = self.lane.ox_id(cid, self.exchanges) else { return };

@@ -101,7 +101,10 @@ impl Commands {
         };
         slot.moved.ask(ready, data.len())?;
         slot.rx_id = header.rx_id;
-        send_requested(kind::FCP, header, ready, data, link);
+        // Data that the target requested before it received the ABTS are not sent.
+        if slot.aborted.is_none() {
+            send_requested(kind::FCP, header, ready, data, link);
+        }
         Ok(())
     }
 

@@ -3,7 +3,11 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::fmt;
 
-use super::{Config, FcpBackend, image::Image, ports};
+use super::{
+    Config, FcpBackend,
+    image::{Image, WAITING_MAX},
+    ports,
+};
 use crate::{
     Instant, IoId, Origin, Payload, Shared, Target, Transmit, UnitError, Violation, Wait,
     fc::{
@@ -102,8 +106,14 @@ impl Connection {
     /// Processes a complete frame other than data.
     #[inline]
     fn unit<B: FcpBackend>(&mut self, now: Instant, header: &Header, backend: &mut B) -> Result<(), Violation> {
+        if self.lifetime.is_leaving() {
+            return Ok(());
+        }
+        let of_commands = self.image.as_ref().map_or(0, |image| 2 * image.manager.tasks.capacity());
+        if self.link.waiting() > of_commands + WAITING_MAX {
+            return Err(misbehaved!("iotax limit: requests without end, and no credit for their answers"));
+        }
         match (header.kind, header.r_ctl, &mut self.image) {
-            _ if self.lifetime.is_leaving() => Ok(()),
             (kind::FCP, r_ctl::UNSOLICITED_COMMAND, Some(image)) => {
                 image.command(now, header, &self.unit, &mut self.link, backend)
             }

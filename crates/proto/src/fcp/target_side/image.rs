@@ -20,8 +20,9 @@ use crate::{
     },
 };
 
-/// Maximum sequences that wait for credit, in addition to two per command: answers to link services.
-const WAITING_MAX: usize = 64;
+/// Maximum sequences that wait for credit, in addition to two per command: answers to aborts, task management and
+/// link services.
+pub(super) const WAITING_MAX: usize = 64;
 /// Maximum waiting aborts, in addition to one per command.
 const ABORTS_MAX: usize = 16;
 
@@ -121,9 +122,6 @@ impl Image {
     ) -> Result<(), Violation> {
         let command = Command::parse(unit)?;
         let ox_id = header.ox_id;
-        if link.waiting() > 2 * self.manager.tasks.capacity() + WAITING_MAX {
-            return Err(misbehaved!("iotax limit: commands without end, and no credit for their answers"));
-        }
         if command.function != 0 {
             self.task_management(now, ox_id, &command, link, backend);
             return Ok(());
@@ -170,7 +168,8 @@ impl Image {
         }
         let waited = link.waiting();
         link.forget(ox_id);
-        let was_answered = link.waiting() < waited;
+        let of_function = |request| matches!(request, Request::Function(of) if of == ox_id);
+        let was_answered = link.waiting() < waited || self.manager.forget_request(of_function);
         match find_exchange(&self.manager.tasks, ox_id, rx_id) {
             Some(id) => self.manager.abort(now, id, Request::Abort(ox_id, rx_id), link, backend),
             None if was_answered => accept(ox_id, rx_id, link),

@@ -56,8 +56,10 @@ impl Default for Config {
     }
 }
 
-/// The protocol identifier of Fibre Channel, and FCP-4 without a version.
-const TRANSPORT: Transport = Transport { protocol_identifier: 0, version_descriptor: 0x0a40 };
+/// The protocol identifier of Fibre Channel, and FCP-4 without a version. Its functions: abort task (by ABTS), abort task
+/// set, clear task set, LU reset, target reset.
+const TRANSPORT: Transport =
+    Transport { protocol_identifier: 0, version_descriptor: 0x0a40, functions: [0b1101_1010, 0] };
 
 fn ports(initiator: PortName, target: PortName, node: PortName) -> Ports {
     let mut initiator_id: Vec<u8> = alloc::vec![0; 24];

@@ -129,16 +129,13 @@ impl Commands {
             }
             CommandOutcome::Good => Ok(()),
             CommandOutcome::AccessChanged(_) if watches_access => {
+                slot.generation = slot.generation.wrapping_add(1);
                 let generation = slot.generation;
                 self.held.push((tag, generation));
                 return Ok(AccessNews::Changed);
             }
             CommandOutcome::Retry(_) | CommandOutcome::AccessChanged(_) if slot.tries < TRIES_MAX => {
-                if link.window() > 0 {
-                    self.send(tag, link);
-                } else {
-                    self.resend.push(tag);
-                }
+                self.again(tag, link);
                 return Ok(AccessNews::None);
             }
             CommandOutcome::Failed(IoError::Failed { status: INVALID_OPCODE, .. }) => Err(IoError::Unsupported),
@@ -286,16 +283,35 @@ impl Commands {
     }
 
     fn aborted(&mut self, now: Instant, itt: TaskTag, link: &mut Link, events: &mut dyn InitiatorEvents) {
-        let Ok((tag, slot)) = self.find(itt) else { return };
+        let found = self.find(itt).map(|(tag, _)| tag).ok();
+        let Some(tag) = found.or_else(|| self.waiting_since(itt)) else { return };
+        let slot = &mut self.slots[tag as usize];
         if !slot.is_overdue || slot.tries >= TRIES_MAX {
             return self.complete(now, tag, Err(IoError::Aborted), events);
         }
         (slot.begun, slot.is_overdue) = (now, false);
+        self.resend.retain(|waiting| *waiting != tag);
+        self.again(tag, link);
+    }
+
+    /// The command that waits to be sent again since its task with this ITT ended.
+    fn waiting_since(&self, itt: TaskTag) -> Option<Tag> {
+        let tag = itt.0 & 0xffff;
+        let slot = self.slots.get(tag as usize).filter(|slot| slot.job.is_some())?;
+        let is_next = u32::from(slot.generation.wrapping_sub(1)) == itt.0 >> 16;
+        let waits = self.resend.contains(&tag) || self.held.contains(&(tag, slot.generation));
+        (is_next && waits).then_some(tag)
+    }
+
+    /// Sends a command again, now or when the command window allows it. The former task has ended, so another answer to
+    /// it is a violation.
+    fn again(&mut self, tag: Tag, link: &mut Link) {
         if link.window() > 0 {
-            self.send(tag, link);
-        } else {
-            self.resend.push(tag);
+            return self.send(tag, link);
         }
+        let slot = &mut self.slots[tag as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.resend.push(tag);
     }
 
     /// Fails all outstanding commands because the connection is lost.

@@ -219,10 +219,14 @@ impl FullFeature {
         // The function of the device, or an immediate response (§11.6.1).
         let function = match request.function {
             function::ABORT_TASK if referenced.is_some() => Ok(scsi::TaskManagement::AbortTask),
-            // Either a task that has ended, or one that has not arrived. The latter is within the window and counts as
-            // aborted.
-            function::ABORT_TASK if is_before(request.ref_cmd_sn, link.exp_cmd_sn) => Err(function_response::NO_TASK),
-            function::ABORT_TASK => Err(function_response::COMPLETE),
+            // A task that has not arrived counts as aborted if it may still come before this request. Otherwise it has
+            // ended, or never was.
+            function::ABORT_TASK
+                if !is_before(request.ref_cmd_sn, link.exp_cmd_sn) && is_before(request.ref_cmd_sn, request.cmd_sn) =>
+            {
+                Err(function_response::COMPLETE)
+            }
+            function::ABORT_TASK => Err(function_response::NO_TASK),
             function::ABORT_TASK_SET => Ok(scsi::TaskManagement::AbortTaskSet),
             function::CLEAR_TASK_SET => Ok(scsi::TaskManagement::ClearTaskSet),
             function::LOGICAL_UNIT_RESET => Ok(scsi::TaskManagement::LogicalUnitReset),
@@ -230,7 +234,10 @@ impl FullFeature {
             function::CLEAR_ACA => Ok(scsi::TaskManagement::ClearAca),
             function::TASK_REASSIGN => Err(function_response::REASSIGN_NOT_SUPPORTED),
             function::QUERY_TASK => is_there(referenced.is_some()),
-            function::QUERY_TASK_SET => is_there(manager.tasks.next_where(0, |task| task.issued.lun == lun).is_some()),
+            function::QUERY_TASK_SET => {
+                let unit = scsi::decode_lun(lun);
+                is_there(manager.tasks.next_where(0, |task| scsi::decode_lun(task.issued.lun) == unit).is_some())
+            }
             function::I_T_NEXUS_RESET => Ok(scsi::TaskManagement::NexusReset),
             function::QUERY_ASYNCHRONOUS_EVENT => Err(function_response::NOT_SUPPORTED),
             _ => Err(function_response::REJECTED),

@@ -87,7 +87,10 @@ impl Sessions {
     }
 }
 
-const TRANSPORT: Transport = Transport { protocol_identifier: 5, version_descriptor: 0x0960 };
+/// Its functions: abort task, abort task set, clear task set, LU reset, query task, target reset; query task set, I_T
+/// nexus reset.
+const TRANSPORT: Transport =
+    Transport { protocol_identifier: 5, version_descriptor: 0x0960, functions: [0b1101_1110, 0b11] };
 
 pub(super) fn ports(initiator: &str, isid: [u8; 6], target: &str, portal_group_tag: u16) -> Ports {
     let mut number = [0; 8];

@@ -8,7 +8,7 @@ use core::fmt;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-use super::{ExportId, FileId};
+use super::{ExportId, FileError, FileId};
 use crate::{
     rpc::{Encoder, Garbage, xdr},
     wire::{Reader, digest::same},
@@ -46,22 +46,28 @@ impl Handles {
         FileHandle::new(&bytes).expect("shorter than the longest handle")
     }
 
-    /// Decodes a handle; `None` if it is not one of ours.
+    /// Decodes a handle. One of ours with another tag is from before a restart, or was guessed: its file is gone
+    /// (RFC 1813 §2.6).
     #[inline]
-    pub(crate) fn decode(&self, handle: &FileHandle) -> Option<(ExportId, FileId)> {
-        let mut reader = Reader::new(handle.bytes());
+    pub(crate) fn decode(&self, handle: &FileHandle) -> Result<(ExportId, FileId), FileError> {
+        let (export, file, named, tag) = Self::fields(handle).ok_or(FileError::BadHandle)?;
+        // `NO_TAG` is not secret, so it need not be compared in constant time.
+        let is_ours =
+            if file.generation == FileId::LASTING { tag == NO_TAG } else { same(tag, &self.tag(named, file)) };
+        if is_ours { Ok((export, file)) } else { Err(FileError::Stale) }
+    }
+
+    #[inline]
+    fn fields(handle: &FileHandle) -> Option<(ExportId, FileId, &[u8], &[u8])> {
+        let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN).filter(|(_, tag)| tag.len() == TAG_LEN)?;
+        let mut reader = Reader::new(named);
         if reader.u32_be().ok()? != MAGIC {
             return None;
         }
         let export = reader.u32_be().ok()?;
         let generation = reader.u32_be().ok()?;
         let number = reader.u64_be().ok()?;
-        let file = FileId { number, generation };
-        let (named, tag) = handle.bytes().split_at_checked(NAMED_LEN)?;
-        // `NO_TAG` is not secret, so it need not be compared in constant time.
-        let is_ours =
-            if file.generation == FileId::LASTING { tag == NO_TAG } else { same(tag, &self.tag(named, file)) };
-        is_ours.then_some((export, file))
+        Some((export, FileId { number, generation }, named, tag))
     }
 
     /// The tag of a handle. Files that exist across restarts have no secret tag, because their handles must be valid
@@ -151,33 +157,37 @@ mod tests {
         for generation in [FileId::LASTING, 7] {
             let file = FileId { number: 1 << 40, generation };
             let handle = handles.encode(3, file);
-            assert_eq!(handles.decode(&handle), Some((3, file)));
+            assert_eq!(handles.decode(&handle), Ok((3, file)));
             let bytes = handle.bytes();
             for len in 0..bytes.len() {
-                assert_eq!(handles.decode(&FileHandle::new(&bytes[..len]).expect("a handle")), None);
+                let cut = FileHandle::new(&bytes[..len]).expect("a handle");
+                assert_eq!(handles.decode(&cut), Err(FileError::BadHandle));
             }
             let mut longer = bytes.to_vec();
             longer.push(0);
-            assert_eq!(handles.decode(&FileHandle::new(&longer).expect("a handle")), None);
+            let longer = FileHandle::new(&longer).expect("a handle");
+            assert_eq!(handles.decode(&longer), Err(FileError::BadHandle));
         }
     }
 
     #[test]
-    fn a_handle_that_was_not_given_is_none() {
+    fn a_handle_that_was_not_given_is_stale() {
         let (handles, others) = (Handles::new([1; 32]), Handles::new([2; 32]));
         let file = FileId { number: 1 << 16, generation: 7 };
         let given = handles.encode(0, file);
-        assert_eq!(others.decode(&given), None, "another start's");
+        assert_eq!(others.decode(&given), Err(FileError::Stale), "another start's");
         for bit in 0..given.bytes().len() * 8 {
             let mut guess = given.bytes().to_vec();
             guess[bit / 8] ^= 1 << (bit % 8);
             let found = handles.decode(&FileHandle::new(&guess).expect("a handle"));
-            assert!(found.is_none(), "bit {bit}");
+            // The first four bytes distinguish handles from those of other servers.
+            let expected = if bit < 32 { FileError::BadHandle } else { FileError::Stale };
+            assert_eq!(found, Err(expected), "bit {bit}");
         }
         // The handle of a secret file cannot be turned into a handle of a file that exists across restarts.
         let mut lasting = given.bytes().to_vec();
         lasting[8..12].fill(0);
-        assert_eq!(handles.decode(&FileHandle::new(&lasting).expect("a handle")), None);
+        assert_eq!(handles.decode(&FileHandle::new(&lasting).expect("a handle")), Err(FileError::Stale));
     }
 }
 

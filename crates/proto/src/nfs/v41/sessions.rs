@@ -320,11 +320,13 @@ impl Clients {
             }
         }
         gone.extend(self.of_owner(asked.owner, false).map(|(id, _)| id));
-        if !self.has_room(&from.origin) {
-            gone.extend(self.dispensable(now, &from.origin));
-            if gone.is_empty() {
+        if !self.has_room(&from.origin, gone) {
+            let makes_room = |id: &u64| self.has_room(&from.origin, &[&gone[..], &[*id]].concat());
+            let Some(id) = self.dispensable(now, &from.origin).find(makes_room) else {
+                gone.clear();
                 return Err(Status::Delay);
-            }
+            };
+            gone.push(id);
         }
         self.next_client = self.next_client.wrapping_add(1);
         let id = u64::from(boot) << 32 | u64::from(self.next_client);
@@ -505,16 +507,25 @@ impl Clients {
         found.map(|(id, client)| (*id, client))
     }
 
-    fn has_room(&self, origin: &Origin) -> bool {
-        let of_origin = self.known.values().filter(|client| client.origin == *origin).count();
-        CLIENTS.has_room(self.known.len(), of_origin)
+    /// Whether another client of this origin may come once the clients of `gone` are removed.
+    fn has_room(&self, origin: &Origin, gone: &[u64]) -> bool {
+        let stays = |(id, _): &(&u64, &Client)| !gone.contains(id);
+        let of_origin = self.known.iter().filter(stays).filter(|(_, client)| client.origin == *origin).count();
+        CLIENTS.has_room(self.known.iter().filter(stays).count(), of_origin)
     }
 
-    /// A client that can be removed: one whose lease has expired, or an unconfirmed one of the same origin.
-    fn dispensable(&self, now: Instant, origin: &Origin) -> Option<u64> {
-        let expired = self.known.iter().find(|(_, client)| client.is_expired(now));
-        let unconfirmed = || self.known.iter().find(|(_, client)| !client.is_confirmed && client.origin == *origin);
-        expired.or_else(unconfirmed).map(|(id, _)| *id)
+    /// The clients that can be removed for one of `origin`, in this order: those of the same origin whose lease has
+    /// expired, others whose lease has expired, unconfirmed ones of the same origin. One of each is enough.
+    fn dispensable(&self, now: Instant, origin: &Origin) -> impl Iterator<Item = u64> {
+        let first = |is_meant: &dyn Fn(&Client) -> bool| {
+            self.known.iter().find(|(_, client)| is_meant(client)).map(|(id, _)| *id)
+        };
+        let found = [
+            first(&|client| client.origin == *origin && client.is_expired(now)),
+            first(&|client| client.is_expired(now)),
+            first(&|client| client.origin == *origin && !client.is_confirmed),
+        ];
+        found.into_iter().flatten()
     }
 }
 

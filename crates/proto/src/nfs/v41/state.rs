@@ -9,16 +9,14 @@ use super::{
     sessions::Clients,
 };
 use crate::{
-    Instant,
+    Instant, Shares,
     nfs::common::{ExportId, FileId},
 };
 
-/// Maximum opens and lock states of all clients.
-const MAX_STATES: usize = 1 << 16;
-/// Maximum opens and lock states of one client.
-const MAX_STATES_OF_CLIENT: usize = 1 << 14;
-/// Maximum locks.
-const MAX_LOCKS: usize = 1 << 16;
+/// Maximum opens and lock states, and a client's share of what others leave.
+const STATES: Shares = Shares { all: 1 << 16, of_origin: 1 << 14 };
+/// The same of locked ranges.
+const RANGES: Shares = Shares { all: 1 << 16, of_origin: 1 << 14 };
 
 pub type FileKey = (ExportId, FileId);
 
@@ -210,9 +208,18 @@ pub struct Opens {
     shares: BTreeMap<u64, Open>,
     locks: BTreeMap<u64, LockState>,
     files: BTreeMap<FileKey, FileState>,
-    /// Number of opens and lock states per client.
-    of_client: BTreeMap<u64, usize>,
+    of_client: BTreeMap<u64, Used>,
+    /// Number of locked ranges.
     held: usize,
+}
+
+/// What a client has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Opens and lock states.
+    states: usize,
+    /// Locked ranges.
+    ranges: usize,
 }
 
 impl Opens {
@@ -333,13 +340,14 @@ impl Opens {
         for lock in &open.locks {
             self.locks.remove(lock);
         }
-        self.drop_numbers(open.client, 1 + open.locks.len());
         if let Some(file) = self.files.get_mut(&open.file) {
             let before = file.locks.len();
             file.locks.retain(|held| self.locks.contains_key(&held.state));
-            self.held -= before - file.locks.len();
             file.opens.retain(|open| *open != number);
+            let removed = before - file.locks.len();
+            self.count_ranges(open.client, 0, removed);
         }
+        self.drop_numbers(open.client, 1 + open.locks.len());
         self.forget_idle(open.file);
         Ok(())
     }
@@ -400,7 +408,9 @@ impl Opens {
 
     /// Adds a lock, replacing what its owner held in that range.
     fn hold(&mut self, state: u64, file: FileKey, bounds: (u64, u64), is_exclusive: bool) -> Result<StateId, Status> {
-        if self.held + 2 > MAX_LOCKS {
+        let client = self.locks.get(&state).ok_or(Status::BadStateId)?.client;
+        // It may also split a range.
+        if !RANGES.has_room(self.held + 1, self.used(client).ranges + 1) {
             return Err(Status::Delay);
         }
         self.cut(state, file, bounds);
@@ -410,15 +420,19 @@ impl Opens {
             last: bounds.1,
             is_exclusive,
         });
-        self.held += 1;
+        self.count_ranges(client, 1, 0);
         self.step_lock(state)
     }
 
     /// LOCKU (RFC 8881 §18.12).
     pub fn unlock(&mut self, state: u64, range: LockRange) -> Result<StateId, Status> {
         let bounds = bounds(range)?;
-        let file = self.locks.get(&state).ok_or(Status::BadStateId)?.file;
-        if self.held + 1 > MAX_LOCKS {
+        let LockState { file, client, .. } = *self.locks.get(&state).ok_or(Status::BadStateId)?;
+        // Only what stays on both sides of the range takes more room.
+        let splits = |held: &HeldLock| held.state == state && held.start < bounds.0 && bounds.1 < held.last;
+        if !RANGES.has_room(self.held, self.used(client).ranges)
+            && self.files.get(&file).is_some_and(|file| file.locks.iter().any(splits))
+        {
             return Err(Status::Delay);
         }
         self.cut(state, file, bounds);
@@ -453,9 +467,9 @@ impl Opens {
     }
 
     fn drop_numbers(&mut self, client: u64, count: usize) {
-        if let Some(left) = self.of_client.get_mut(&client) {
-            *left = left.saturating_sub(count);
-            if *left == 0 {
+        if let Some(used) = self.of_client.get_mut(&client) {
+            used.states = used.states.saturating_sub(count);
+            if used.states == 0 {
                 self.of_client.remove(&client);
             }
         }
@@ -478,6 +492,8 @@ impl Opens {
     /// Removes a range from the locks of a state.
     fn cut(&mut self, state: u64, file: FileKey, (start, last): (u64, u64)) {
         let Some(file) = self.files.get_mut(&file) else { return };
+        let Some(client) = self.locks.get(&state).map(|lock| lock.client) else { return };
+        let before = file.locks.len();
         let mut rest = Vec::new();
         file.locks.retain(|held| {
             if held.state != state || held.last < start || last < held.start {
@@ -489,11 +505,23 @@ impl Opens {
             if last < held.last {
                 rest.push(HeldLock { start: last + 1, ..*held });
             }
-            self.held -= 1;
             false
         });
-        self.held += rest.len();
+        let removed = before - file.locks.len();
+        let added = rest.len();
         file.locks.append(&mut rest);
+        self.count_ranges(client, added, removed);
+    }
+
+    fn count_ranges(&mut self, client: u64, added: usize, removed: usize) {
+        self.held = self.held + added - removed;
+        if let Some(used) = self.of_client.get_mut(&client) {
+            used.ranges = used.ranges + added - removed;
+        }
+    }
+
+    fn used(&self, client: u64) -> Used {
+        self.of_client.get(&client).copied().unwrap_or_default()
     }
 
     fn forget_idle(&mut self, file: FileKey) {
@@ -504,14 +532,13 @@ impl Opens {
 
     /// Checks whether a client may have another open or lock state.
     pub fn check_room(&self, client: u64) -> Result<(), Status> {
-        let of_client = self.of_client.get(&client).copied().unwrap_or(0);
-        let is_full = self.shares.len() + self.locks.len() >= MAX_STATES || of_client >= MAX_STATES_OF_CLIENT;
-        if is_full { Err(Status::Delay) } else { Ok(()) }
+        let all = self.shares.len() + self.locks.len();
+        if STATES.has_room(all, self.used(client).states) { Ok(()) } else { Err(Status::Delay) }
     }
 
     fn new_number(&mut self, client: u64) -> Result<u64, Status> {
         self.check_room(client)?;
-        *self.of_client.entry(client).or_default() += 1;
+        self.of_client.entry(client).or_default().states += 1;
         self.next += 1;
         Ok(self.next)
     }
@@ -619,13 +646,39 @@ mod tests {
         let free = opens.unlock(lock, range(0, 10)).expect("an unlock");
         assert_eq!(opens.free(1, &free), Ok(()));
         assert_eq!(opens.find(1, &free), Err(Status::BadStateId));
-        opens.held = MAX_LOCKS;
-        let lock = opens.lock_state(number, owner(b"m")).expect("a state");
-        assert_eq!(opens.hold(lock, FILE, (0, 9), true), Err(Status::Delay));
-        let many = vec![0; MAX_STATES_OF_CLIENT];
+        let many = vec![0; STATES.of_origin];
         let refused = many.iter().zip(0_u32..).find_map(|(_, at)| {
             opens.open(1, &at.to_be_bytes(), (0, FileId { number: at.into(), generation: 1 }), share::READ, 0).err()
         });
         assert_eq!(refused, Some(Status::Delay));
+    }
+
+    #[test]
+    fn a_client_with_all_locks_that_it_may_have_leaves_some_to_others_and_can_give_them_up() {
+        let mut opens = Opens::default();
+        let locker = |opens: &mut Opens, client| {
+            let open = opens.open(client, b"o", FILE, share::BOTH, 0).expect("an open");
+            let number = opens.find_open(client, FILE, &open).expect("an open");
+            opens.lock_state(number, owner(b"l")).expect("a state")
+        };
+        let (greedy, other) = (locker(&mut opens, 1), locker(&mut opens, 2));
+        let mut held = 0;
+        while opens.hold(greedy, FILE, (1_000 + 3 * held, 1_001 + 3 * held), true).is_ok() {
+            held += 1;
+        }
+        assert!(held as usize <= RANGES.of_origin && held as usize > RANGES.of_origin / 2, "{held}");
+        opens.hold(other, FILE, (0, 9), true).expect("room for others");
+        opens.unlock(other, range(4, 2)).expect("room for others");
+        assert_eq!(opens.used(2).ranges, 2);
+        while opens.held < RANGES.all {
+            let file = opens.files.get_mut(&FILE).expect("a file");
+            file.locks.push(HeldLock { state: greedy, start: u64::MAX, last: u64::MAX, is_exclusive: true });
+            opens.count_ranges(1, 1, 0);
+        }
+        assert_eq!(opens.hold(other, FILE, (20, 29), true), Err(Status::Delay), "the table is full");
+        opens.unlock(greedy, range(1_000, 2)).expect("less of it takes no room");
+        let number = opens.shares.iter().find(|(_, open)| open.client == 1).map(|(number, _)| *number);
+        opens.close(number.expect("an open")).expect("a close");
+        assert_eq!((opens.held, opens.used(1).ranges), (2, 0));
     }
 }

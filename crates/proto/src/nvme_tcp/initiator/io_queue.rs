@@ -36,12 +36,22 @@ enum Stage {
 enum Transfer {
     #[default]
     Free,
+    /// The I/O was not sent, because the controller does not support it.
+    Unsupported,
     /// No data, or they were in the capsule.
     None,
     /// Length of a read, and bytes received.
     In { len: u32, received: u32 },
     /// Data that wait for an R2T, and bytes sent.
     Out { data: Payload, sent: u32 },
+}
+
+impl Transfer {
+    /// Whether a command was sent, which the controller answers.
+    #[inline]
+    fn was_sent(&self) -> bool {
+        !matches!(self, Self::Free | Self::Unsupported)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -251,7 +261,7 @@ impl IoQueue {
         let is_short = match self.slots.get(usize::from(cid.0)).map(|slot| &slot.transfer) {
             Some(Transfer::In { len, received }) => received < len,
             Some(Transfer::Out { data, sent }) => (*sent as usize) < data.len(),
-            Some(Transfer::Free | Transfer::None) | None => false,
+            Some(Transfer::Free | Transfer::Unsupported | Transfer::None) | None => false,
         };
         if is_short && status.is_success() {
             return Err(Fault::sequence(rule!(
@@ -270,7 +280,7 @@ impl IoQueue {
         status: Status,
         events: &mut dyn InitiatorEvents,
     ) -> Result<(), Fault> {
-        let slot = self.slots.get_mut(usize::from(cid.0)).filter(|slot| !matches!(slot.transfer, Transfer::Free));
+        let slot = self.slots.get_mut(usize::from(cid.0)).filter(|slot| slot.transfer.was_sent());
         let Some(slot) = slot else {
             return Err(NO_COMMAND);
         };
@@ -382,7 +392,7 @@ impl Initiator for IoQueue {
         } else {
             self.unsupported.push(tag as u16);
             self.due = Some(now);
-            Transfer::None
+            Transfer::Unsupported
         };
         self.outstanding += 1;
         if self.outstanding == 1 {

@@ -106,7 +106,7 @@ fn task_management_functions_are_reported() {
     let mut rig = Rig::new();
     let mut session = rig.session("a");
     let cdb = |flags: u8| [0xa3, 0x0d, flags, 0, 0, 0, 0, 0, 0, 64, 0, 0];
-    assert_eq!(rig.good(&mut session, &cdb(0), &[]), [0xda, 0, 0, 0]);
+    assert_eq!(rig.good(&mut session, &cdb(0), &[]), [0xde, 3, 0, 0]);
     assert_eq!(rig.good(&mut session, &cdb(0x80), &[]).len(), 16);
 }
 

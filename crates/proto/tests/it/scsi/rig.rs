@@ -27,6 +27,7 @@ struct SharedDevice(RefCell<Device>, Cell<u32>);
 
 /// Version descriptor of the rig's transport. It is that of FCP-4, so tests see that it comes from the transport.
 pub(crate) const VERSION_DESCRIPTOR: u16 = 0x0a40;
+pub(crate) const FUNCTIONS: [u8; 2] = [0xde, 0x03];
 
 impl Shared<Device> for SharedDevice {
     fn with(&self, use_it: &mut dyn FnMut(&mut Device)) {
@@ -210,7 +211,11 @@ impl Rig {
             target: format!("iqn.2026-11.test:target,t,0x{port:04x}"),
             target_device: "iqn.2026-11.test:target".to_owned(),
             relative_target_port: port,
-            transport: Transport { protocol_identifier: 6, version_descriptor: VERSION_DESCRIPTOR },
+            transport: Transport {
+                protocol_identifier: 6,
+                version_descriptor: VERSION_DESCRIPTOR,
+                functions: FUNCTIONS,
+            },
         };
         Session(Nexus::new(device, ports, Origin::Address(1)))
     }

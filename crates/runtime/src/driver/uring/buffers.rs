@@ -43,6 +43,11 @@ impl Buffers {
         Ok(buffers)
     }
 
+    /// The memory stays for as long as the process.
+    pub(super) fn leak(&self) {
+        std::mem::forget((self.entries.clone(), self.memory.clone()));
+    }
+
     /// The bytes that the kernel put into a buffer, which belongs to us until it is given back.
     pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
         assert!(buffer < BUFFERS && len <= MAX_RECEIVE_BYTES, "a completion names a buffer of the group");

@@ -53,8 +53,8 @@ pub(super) struct UringPort {
     /// Memory for bytes behind data that are received in place.
     spill: Vec<u8>,
     listeners: Vec<TcpListener>,
-    /// Number of accepts at the kernel; each returns many connections.
-    accepts: u32,
+    /// Whether an accept of each listener is at the kernel; it returns many connections.
+    accepting: Vec<bool>,
     completions: Vec<Completion>,
     transfers: Transfers,
 }
@@ -69,8 +69,8 @@ impl UringPort {
             ring,
             buffers,
             spill: vec![0; SPILL_BYTES],
+            accepting: vec![false; config.listeners.len()],
             listeners: config.listeners,
-            accepts: 0,
             completions: Vec::with_capacity(256),
             transfers: Transfers::default(),
         };
@@ -130,8 +130,7 @@ impl UringPort {
     }
 
     fn accepted(&mut self, completion: Completion) {
-        let index = (completion.user_data & 0xFFFF_FFFF) as usize;
-        self.accepts -= u32::from(!completion.has_more());
+        let index = self.listener_of(completion);
         match completion.outcome() {
             Ok(raw_fd) => {
                 // SAFETY: the kernel just created this descriptor for us; nothing else owns it.
@@ -150,12 +149,19 @@ impl UringPort {
         }
     }
 
+    /// The listener whose accept this is, which may be the accept's last completion.
+    fn listener_of(&mut self, completion: Completion) -> usize {
+        let index = (completion.user_data & 0xFFFF_FFFF) as usize;
+        self.accepting[index] &= completion.has_more();
+        index
+    }
+
     fn accept(&mut self, index: usize) {
         let entry = opcode::AcceptMulti::new(fd(self.listeners[index].as_raw_fd()))
             .flags(libc::SOCK_CLOEXEC)
             .build()
             .user_data((ACCEPT << KIND_SHIFT) | index as u64);
-        self.accepts += 1;
+        self.accepting[index] = true;
         // SAFETY: the entry points to nothing.
         unsafe { self.ring.push(&entry) };
     }
@@ -421,7 +427,9 @@ impl Port for UringPort {
 
     fn listen_again(&mut self) {
         for index in 0..self.listeners.len() {
-            self.accept(index);
+            if !self.accepting[index] {
+                self.accept(index);
+            }
         }
     }
 
@@ -466,7 +474,7 @@ impl Drop for UringPort {
         let ids: Vec<_> = self.common.conns.ids().collect();
         loop {
             let busy = |id: &ConnId| self.common.conns.get(*id).is_some_and(|conn| !conn.is_still());
-            if self.transfers.is_idle() && self.accepts == 0 && !ids.iter().any(busy) {
+            if self.transfers.is_idle() && !self.accepting.contains(&true) && !ids.iter().any(busy) {
                 self.ring.release_files();
                 return;
             }
@@ -475,6 +483,7 @@ impl Drop for UringPort {
                 // Memory that the kernel still uses must stay: a leak is better than overwritten memory.
                 std::mem::forget(std::mem::replace(&mut self.common.conns, Connections::new()));
                 std::mem::forget(std::mem::take(&mut self.transfers));
+                self.buffers.leak();
                 return;
             }
             for completion in completions {
@@ -490,7 +499,7 @@ impl Drop for UringPort {
                     }
                     DISK => self.transfers.take_done(&mut self.ring, completion, &mut self.common.disk_done),
                     ACCEPT => {
-                        self.accepts -= u32::from(!completion.has_more());
+                        self.listener_of(completion);
                         if let Ok(raw_fd) = completion.outcome() {
                             // SAFETY: the kernel just created this descriptor for us; nothing else owns it.
                             drop(unsafe { OwnedFd::from_raw_fd(raw_fd.cast_signed()) });

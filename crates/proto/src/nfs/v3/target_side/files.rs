@@ -274,9 +274,9 @@ impl Operation<'_, '_> {
     /// The file of a call's second handle, which must belong to the same export as the first.
     fn same_export(&self, handle: &FileHandle) -> Result<FileId, Status> {
         match self.handles.decode(handle) {
-            Some((export, file)) if export == self.export => Ok(file),
-            Some(_) => Err(Status::CrossDevice),
-            None => Err(Status::BadHandle),
+            Ok((export, file)) if export == self.export => Ok(file),
+            Ok(_) => Err(Status::CrossDevice),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -199,7 +199,7 @@ impl Connection {
         who: &Credentials,
         backend: &B,
     ) -> Result<Reached, Status> {
-        let (export, file) = self.config.handles.decode(handle).ok_or(Status::BadHandle)?;
+        let (export, file) = self.config.handles.decode(handle)?;
         let access = self.admissions.admission(export, backend).ok_or(Status::Access)?;
         Ok(Reached { export, file, who: access.squash.apply(*who), access })
     }

@@ -101,7 +101,7 @@ impl Connection {
         let IoRequest { sequence, handle, io } = IoRequest::decode(&mut reader)?;
         let session = self.session.as_ref().filter(|session| session.id == sequence.session)?;
         session.check(&sequence, OPERATIONS, arguments.remaining()).ok()?;
-        let (export, file) = self.config.handles.decode(&FileHandle::new(handle)?)?;
+        let (export, file) = self.config.handles.decode(&FileHandle::new(handle)?).ok()?;
         if export == NO_EXPORT {
             return None;
         }

@@ -63,7 +63,7 @@ impl Connection {
     ) -> Result<Place, Status> {
         let bytes = xdr::opaque(reader, MAX_HANDLE_LEN)?;
         let handle = FileHandle::new(bytes).ok_or(Status::BadHandle)?;
-        match self.config.handles.decode(&handle).ok_or(Status::BadHandle)? {
+        match self.config.handles.decode(&handle)? {
             (NO_EXPORT, _) => Ok(Place::Roots),
             (export, file) => {
                 let access = self.admissions.admission(export, backend).ok_or(Status::Stale)?;
@@ -151,10 +151,7 @@ impl Connection {
                 })?;
             }
             Operation::SetAttr { state, attributes } => {
-                let set = self.set_attributes(now, work, state, attributes, backend);
-                // RFC 8881 §18.30: the result says what was set, even if nothing was.
-                set.unwrap_or_default().encode(&mut work.reply);
-                set?;
+                self.set_attributes(now, work, state, attributes, backend)?.encode(&mut work.reply);
             }
             _ => on_names(now, work, operation, backend)?,
         }

@@ -9,6 +9,7 @@ use crate::{
         common::{ExportAccess, ExportId, FileHandle, FileId, Handles},
         v41::{
             codec::{OpCode, StateId, Status},
+            fattr::Bitmap,
             operations::SequenceArguments,
             sessions::{CHECKED_LEN, MAX_CACHED_LEN, Session},
             state::Shared,
@@ -42,8 +43,9 @@ pub(super) struct Work {
     pub(super) status: Option<Status>,
     pub(super) reply: Encoder,
     pub(super) count_at: usize,
-    /// Position of the current operation's result.
+    /// Position of the current operation's result, and the operation's number.
     pub(super) result_at: usize,
+    operation: u32,
     /// Payloads that the reply refers to, and their positions.
     pub(super) splices: Vec<(usize, Payload)>,
     /// Length of these payloads in bytes, with padding.
@@ -159,13 +161,13 @@ impl Work {
     /// Starts the result of the next operation.
     #[inline]
     pub(super) fn begin_result(&mut self, number: u32) {
-        self.result_at = self.reply.len();
+        (self.result_at, self.operation) = (self.reply.len(), number);
         self.reply.u32(number).u32(0);
         self.done += 1;
     }
 
     /// Ends the result of an operation. If it failed, only the status stays in the result, except for the conflicting
-    /// lock of a denied lock.
+    /// lock of a denied lock. A failed SETATTR says that it set no attributes (RFC 8881 §18.30.2).
     pub(super) fn end_result(&mut self, outcome: Result<(), Status>) {
         let outcome = outcome.and_then(|()| self.check_length());
         let Err(status) = outcome else { return };
@@ -174,6 +176,9 @@ impl Work {
             while let Some((at, data)) = self.splices.pop_if(|(at, _)| *at > self.result_at) {
                 debug_assert!(at <= self.reply.len() + 8, "data stand in their own result");
                 self.spliced -= data.len() + padding(data.len());
+            }
+            if self.operation == OpCode::SetAttr as u32 {
+                Bitmap::default().encode(&mut self.reply);
             }
         }
         self.reply.patch(self.result_at + 4, status as u32);

@@ -298,8 +298,9 @@ impl Queue {
             && let Some((cid, status)) = admin.poll_released()
         {
             self.slots.clear_cid(cid);
-            if let Some(status) = status {
-                self.respond(cid, status, transport);
+            match status {
+                Some(status) => self.respond(cid, status, transport),
+                None => transport.dropped(cid),
             }
         }
         let answered = if let AdminOutcome::Data(data) = &outcome { data.len() } else { 0 };
@@ -497,6 +498,8 @@ impl fmt::Debug for Queue {
 /// The connection on which a queue answers.
 pub trait Transport {
     fn respond(&mut self, cqe: &Cqe);
+    /// The command ends without an answer.
+    fn dropped(&mut self, cid: CommandId);
     /// Sends all data of a command to the host. If `is_success`, they also complete the command.
     fn give(&mut self, cid: CommandId, is_success: bool, data: Data<'_>);
     /// Requests all `len` bytes of a command's data from the host; `slot` identifies them to `Queue::solicited`.
