@@ -26,8 +26,15 @@ class Ending:
     """The study's own rule ended it before its last block."""
     away: str = ""
     """Why the target did not answer, where it stayed away and the study ended before its time."""
+    not_undone: str = ""
+    """Why an event's undo failed: the study ended, because what the event did is still so."""
     finished: bool = False
     """There was nothing left to do: an earlier invocation had ended it, and the lab was not touched."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether trials are left that the same command continues with."""
+        return self.interrupted or bool(self.away or self.not_undone)
 
 
 class Listener:

@@ -23,7 +23,18 @@ from iotax.analysis.search import next_trials
 from iotax.design import Plan
 from iotax.design.plan import added
 from iotax.design.rounds import session_of
-from iotax.labs.base import CheckItem, Lab, LabUnusable, Outcome, Progress, Sample, SlicesEnded, Step, TrialFailed
+from iotax.labs.base import (
+    NOT_UNDONE,
+    CheckItem,
+    Lab,
+    LabUnusable,
+    Outcome,
+    Progress,
+    Sample,
+    SlicesEnded,
+    Step,
+    TrialFailed,
+)
 from iotax.listener import Ending, Listener
 from iotax.notebook import Writer
 from iotax.preconditioning import precondition
@@ -83,7 +94,7 @@ def run_study(
             listener.planned(plan, left, resumed)
             runner = _Runner(run, session, lab, writer, listener, interrupts, wait_for_target_s)
             summary = runner.work(left)
-            while not summary.interrupted and not summary.away and (more := _plan_more(study, writer, run, summary)):
+            while not summary.ended_early and (more := _plan_more(study, writer, run, summary)):
                 listener.extended(more)
                 summary = runner.work(more)
             listener.concluded(summary)
@@ -203,6 +214,8 @@ class _Runner:
             return Ending(self._run, self._done, tuple(self._failed), interrupted=True)
         except _TargetAway as away:
             return Ending(self._run, self._done, tuple(self._failed), interrupted=False, away=away.reason)
+        except _NotUndone as event:
+            return Ending(self._run, self._done, tuple(self._failed), interrupted=False, not_undone=event.reason)
         return Ending(self._run, self._done, tuple(self._failed), interrupted=False)
 
     def _may_stop(self, block: int) -> bool:
@@ -269,6 +282,8 @@ class _Runner:
                 self._end_all(attempts, left, "failed", failed.reason, connected=failed.connected, log=failed.log)
                 for attempt in attempts:
                     self._listener.ended(self._writer.attempt(attempt))
+                if failed.kind == NOT_UNDONE:
+                    raise _NotUndone(failed.reason) from failed
                 if failed.permanent:
                     break
                 again, fellow = bool(failed.host) and failed.host == fellow, failed.host
@@ -333,6 +348,12 @@ class _Runner:
 
 
 class _TargetAway(Exception):  # noqa: N818 - an outcome, not a bug
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class _NotUndone(Exception):  # noqa: N818 - an outcome, not a bug
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)

@@ -24,6 +24,8 @@ use crate::{
 
 /// Maximum time for a command. One that takes longer is killed.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
+/// Pause before an undo that failed is tried once more.
+const UNDO_PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 /// The end of what a failed command said that is repeated.
 const SAID_BYTES_MAX: usize = 300;
@@ -64,11 +66,15 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
     }
     // A command that failed may have done a part of it.
-    let undoing = start(&["-c", &document.undo], Stdio::null(), "undo")?;
-    end(undoing, &document.undo, "undo").map_err(|failure| Failure {
-        message: format!("{}. It is tried once more. If that fails too, run it yourself", failure.message),
-        ..failure
-    })?;
+    if let Err(first) = undo(&document.undo) {
+        std::thread::sleep(UNDO_PAUSE);
+        undo(&document.undo).map_err(|failure| {
+            let message = format!("{}. It failed twice: run it yourself", failure.message);
+            Failure::new(FailureKind::NotUndone, message, "undo")
+        })?;
+        let late = Failure { message: format!("{}. The second try succeeded", first.message), ..first };
+        done = done.and(Err(late));
+    }
     let undone_unix_ns = WallClock::read().unix_ns;
     told?;
     guardian.tell("done")?;
@@ -100,6 +106,10 @@ impl Guardian {
             Failure::new(FailureKind::Lost, message, "undo")
         })
     }
+}
+
+fn undo(command: &str) -> Result<(), Failure> {
+    end(start(&["-c", command], Stdio::null(), "undo")?, command, "undo")
 }
 
 /// Starts a shell with a process group of its own.

@@ -28,6 +28,8 @@ pub enum FailureKind {
     PortTaken,
     /// The requested start time has already passed.
     Late,
+    /// What was done for an event was not undone.
+    NotUndone,
     Io,
     Internal,
 }
@@ -55,6 +57,7 @@ impl FailureKind {
             Self::DiskFull => "disk_full",
             Self::PortTaken => "port_taken",
             Self::Late => "late",
+            Self::NotUndone => "not_undone",
             Self::Io => "io",
             Self::Internal => "internal",
         }

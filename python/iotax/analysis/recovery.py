@@ -23,7 +23,7 @@ IOS_MIN = 20
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time from the end of an event until throughput was back."""
+    """Time from the begin of an event until throughput was back."""
 
     seconds: float
     is_bound: bool = False

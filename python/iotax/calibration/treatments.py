@@ -27,6 +27,8 @@ _TIMES_VARIED = 5
 """Factor on warm-up and window if turns vary, so that their mean is known well enough."""
 _IOS_MIN = 500
 """I/Os of a window, at the rate of an open loop or as fast as one processor did the measured work."""
+_SLOW_IOS_MIN = 50
+"""I/Os of a window if each waits for every cost of both sides."""
 _WARMUP_SHARE = 5
 """In a longer window, the warm-up is this fraction."""
 _VOLUME_BYTES = 64 << 20
@@ -112,9 +114,12 @@ def simulated(
 
 def _simulated(treatment: Treatment, costs: Mapping[str, Mapping[str, int]], program: Path) -> TrialResult:
     document = dict(treatment.document)
-    if any(costs[side]["turn_cv_percent"] for side in SIDES):
-        longer = {name: document["load"][name] * _TIMES_VARIED for name in ("warmup_ns", "runtime_ns")}
-        document["load"] = document["load"] | longer
+    times = _TIMES_VARIED if any(costs[side]["turn_cv_percent"] for side in SIDES) else 1
+    # A disturbed measurement can make an I/O take longer than the window that the other treatments need.
+    slow_ns = sum(cost for side in SIDES for name, cost in costs[side].items() if name.endswith("_ns"))
+    times = max(times, -(-_SLOW_IOS_MIN * slow_ns // document["load"]["runtime_ns"]))
+    longer = {name: document["load"][name] * times for name in ("warmup_ns", "runtime_ns")}
+    document["load"] = document["load"] | longer
     for key, side in (("initiators", "initiator"), ("target", "target")):
         document[key] = document[key] | {"costs": costs[side]}
     return simulate(program, document, lambda _: None).result

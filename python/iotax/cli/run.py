@@ -287,6 +287,12 @@ def _conclude(study: Study, path: Path, ending: Ending, shown: Shown) -> None:
         if ending.finished and not shown.quiet:
             say(_nothing_run(notebook, ending.run), err=shown.document == STDOUT)
         left = len(notebook.left(ending.run))
+    if ending.not_undone:
+        leave(
+            Exit.FAILED,
+            f"an event was not undone, so the study ended with {counted(left, 'trial')} left: {ending.not_undone}. "
+            "Then run the same command again to continue",
+        )
     if ending.away:
         leave(
             Exit.FAILED,

@@ -58,12 +58,10 @@ def print_screen(data: StudyData, reserved: int = 0) -> None:
 
 def screen(out: Console, data: StudyData, room: int) -> list[RenderableType]:
     """The screen in at most `room` lines, if the names of arms are short."""
+    head = [Text(wrong, style="bold red")] if (wrong := recovery.wrong_data(data)) else []
     if not data.measured:
-        return [Text("No trial was measured yet.")]
+        return [*head, Text("No trial was measured yet.")]
     summary = summarise(data)
-    head = []
-    if wrong := recovery.wrong_data(summary):
-        head.append(Text(wrong, style="bold red"))
     if disturbed := disturbed_trials(summary):
         head.append(Text(disturbed, style="bold yellow"))
     if data.simulated:

@@ -41,13 +41,13 @@ _RESPONSES = {response.key: response for response in RESPONSES}
 def print_summary(data: StudyData) -> None:
     """Geometric means over the runs of each treatment; the baseline is 100, with the 95 % interval of the ratio."""
     out, found = console(), search.sentences(data.study, data.attempts)
+    if wrong := recovery.wrong_data(data):
+        out.print(Text(wrong, style="bold red"), soft_wrap=True)
     if not data.measured:
         for line in found:
             out.print(Text(line), soft_wrap=True)
         return
     summary = summarise(data)
-    if wrong := recovery.wrong_data(summary):
-        out.print(Text(wrong, style="bold red"), soft_wrap=True)
     if data.simulated:
         out.print(Text(SIMULATED, style="yellow"), soft_wrap=True)
     if not data.runs:
@@ -94,6 +94,7 @@ def run_document(notebook: Notebook, run: int | None) -> dict[str, Any]:
         "study": chosen.name,
         "question": data.study.question,
         "simulated": data.simulated,
+        "wrong_data": recovery.wrong_data(data) or None,
         "label": chosen.label,
         "started_unix_ns": chosen.started_unix_ns,
         "runs": [

@@ -13,7 +13,7 @@ from typing import Protocol
 from iotax.engine import EngineError
 from iotax.labs.armed import Freezer
 from iotax.labs.base import Outcome, TrialFailed
-from iotax.records.interruptions import WRONG_DATA, Happened
+from iotax.records.interruptions import AFTER_EVENT, Happened
 from iotax.study.events import Happening
 from iotax.trial import TrialResult
 
@@ -208,7 +208,7 @@ def blamed(failed: TrialFailed, *, begun: bool) -> TrialFailed:
     """The failure, with a reason that says so if wrong data were read after an event."""
     if failed.kind != "verify" or not begun:
         return failed
-    return TrialFailed(f"{WRONG_DATA}: {failed.reason}", failed.log, failed.connected, failed.kind, failed.host)
+    return TrialFailed(f"{AFTER_EVENT}: {failed.reason}", failed.log, failed.connected, failed.kind, failed.host)
 
 
 def performed(performer: Performer, run: Callable[[Callable[[int], None]], Outcome]) -> Outcome:

@@ -132,6 +132,8 @@ class LiveListener(Listener):
     def concluded(self, summary: Ending) -> None:
         if summary.interrupted:
             self._board.end("interrupted", "The same command continues.")
+        elif summary.not_undone:
+            self._board.end("stopped", f"An event was not undone ({summary.not_undone}).")
         elif summary.away:
             self._board.end("stopped", f"The target does not answer ({summary.away}); the same command continues.")
         else:

@@ -8,8 +8,10 @@ from pydantic import Field
 
 from iotax.records.base import Record
 
-WRONG_DATA = "wrong data after an event"
-"""Start of the reason of an attempt in which a block was lost, stale or torn after an event."""
+WRONG_DATA = "wrong data"
+"""In the reason of an attempt in which a block was lost, stale or torn; the engine's word (`Wrong`)."""
+AFTER_EVENT = f"{WRONG_DATA} after an event"
+"""Start of the reason if that was after an event."""
 
 
 class Gaps(Record):

@@ -15,12 +15,14 @@ from markupsafe import Markup, escape
 
 from iotax.analysis import Summary
 from iotax.outputs import GENERATOR, csp_hash
+from iotax.redaction import redact
 from iotax.report import font, palette, renderer
 from iotax.report.charts.base import Drawing
 from iotax.report.section import Part, Section, Source, source_of
 from iotax.report.sections import sections
 from iotax.study.imported import ImportedStudy
 from iotax.version import __version__
+from iotax.wording.recovery import wrong_data
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]i?B|B|ns|µs|ms|s|min)\b|%)|(?<=min) (?=\d)")
@@ -65,6 +67,7 @@ class _Head:
     name: str
     question: str
     simulated: bool
+    wrong_data: str
     facts: Sequence[str]
 
 
@@ -81,7 +84,7 @@ def _head(source: Source) -> _Head:
         f"baseline {source.base}",
         f"equivalence margin ±{study.margin:g} %",
     ]
-    return _Head(study.name, study.question, data.simulated, facts)
+    return _Head(study.name, study.question, data.simulated, redact(wrong_data(data)), facts)
 
 
 def _measured(summary: Summary) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from iotax.analysis.data import StudyData
 from iotax.analysis.interruptions import Delay, delays, interruptions
 from iotax.analysis.recovery import MedianRecovery
 from iotax.analysis.signed_rank import Shift
@@ -29,12 +30,14 @@ def recovered(found: MedianRecovery | None) -> str:
     return "–" if found is None else f"{found.events - found.unrecovered} of {found.events}"
 
 
-def wrong_data(summary: Summary) -> str:
-    """Empty if every block read after an event was correct."""
-    hit = [each for each in summary.data.attempts if each.reason.startswith(WRONG_DATA)]
+def wrong_data(data: StudyData) -> str:
+    """A block that was lost, stale or torn, in any attempt; empty if every block read was correct. The first line of
+    whatever shows the results."""
+    hit = [each for each in data.attempts if WRONG_DATA in each.reason]
     if not hit:
         return ""
-    return f"{counted(len(hit), 'attempt')} read {hit[0].reason}. Trial {hit[0].trial.id}. Its numbers do not count."
+    reason = hit[0].reason[hit[0].reason.index(WRONG_DATA) :]
+    return f"{counted(len(hit), 'attempt')} read {reason}. Trial {hit[0].trial.id}. Its numbers do not count."
 
 
 def delay(found: Shift) -> str:

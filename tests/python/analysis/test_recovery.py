@@ -19,7 +19,7 @@ from iotax.cli.screen import screen
 from iotax.cli.summary import run_document
 from iotax.cli.treatments import tables
 from iotax.notebook import Notebook
-from iotax.records.interruptions import WRONG_DATA, Counts, Happened
+from iotax.records.interruptions import AFTER_EVENT, Counts, Happened
 from iotax.report.charts.around_events import latencies_of_run, of_run
 from iotax.report.page import Page
 from iotax.rows import attempt_rows
@@ -284,12 +284,24 @@ def test_a_rate_that_an_event_kept_from_being_held_does_not_make_a_run_doubtful(
 
 def test_wrong_data_after_an_event_are_the_first_line(data: StudyData) -> None:
     told = with_events(data, {"iscsi": 150, "nvme-tcp": 112, "nfs3": 400})
-    reason = f"{WRONG_DATA}: block 7 at byte 3584 holds an older write (iscsi://h)"
+    reason = f"{AFTER_EVENT}: block 7 at byte 3584 holds an older write (iscsi://h)"
     first = told.attempts[0]
     lost = first.model_copy(update={"status": "failed", "reason": reason, "result": None})
     hit = replace(told, attempts=[lost, *told.attempts[1:]])
     summary = summarise(hit)
     said = f"1 attempt read {reason}. Trial {first.trial.id}. Its numbers do not count."
-    assert recovery.wrong_data(summary) == said
+    assert recovery.wrong_data(hit) == said
     assert str(screen(Console(width=200), hit, 40)[0]) == said
-    assert recovery.wrong_data(summarise(told)) == ""
+    head = Page(summary, "n.iotax").html().partition("<header>")[2].replace("\u00a0", " ")
+    assert head.lstrip().startswith(f'<p class="alarm" role="alert">{said}</p>')
+    assert recovery.wrong_data(told) == ""
+    assert "alarm" not in Page(summarise(told), "n.iotax").html().partition("<body>")[2]
+
+
+def test_wrong_data_without_any_result_are_the_first_line(data: StudyData) -> None:
+    reason = "h1: wrong data at byte 3584: expected zeros, found run 0x1, writer 2, sequence 3"
+    failed = [each.model_copy(update={"status": "failed", "reason": reason, "result": None}) for each in data.attempts]
+    none = replace(data, attempts=failed)
+    lines = [str(line) for line in screen(Console(width=200), none, 40)]
+    assert lines[0].startswith(f"{len(failed)} attempts read wrong data at byte 3584: expected zeros")
+    assert lines[1:] == ["No trial was measured yet."]

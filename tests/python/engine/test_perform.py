@@ -171,9 +171,24 @@ def test_an_undo_that_fails_is_tried_once_more(real_engine: Path, tmp_path: Path
         performing.start()
         assert [performing.event()["event"] for _ in range(2)] == ["started", "began"]
         said = performing.event()
+    assert (said["kind"], said["where"]) == ("not_undone", "undo")
+    assert said["message"].endswith("It failed twice: run it yourself")
+    # The process that guards the undo tries it as well.
+    wait_for(lambda: tries.read_text().splitlines() == ["try"] * 3, "the last try")
+
+
+def test_an_undo_that_succeeds_at_its_second_try_is_told_and_tried_no_more(real_engine: Path, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    undo = f"echo try >>{tries}; test $(wc -l <{tries}) = 2"
+    performing = Performing(real_engine, tmp_path, lasts_s=0.2, undo=undo)
+    with performing.process:
+        performing.start()
+        assert [performing.event()["event"] for _ in range(2)] == ["started", "began"]
+        said = performing.event()
     assert (said["kind"], said["where"]) == ("io", "undo")
-    assert said["message"].endswith("It is tried once more. If that fails too, run it yourself")
-    wait_for(lambda: tries.read_text().splitlines() == ["try", "try"], "the second try")
+    assert said["message"].endswith("The second try succeeded")
+    wait_for(lambda: guardians(str(tries)) == [], "the process that would undo it to end")
+    assert tries.read_text().splitlines() == ["try", "try"]
 
 
 def test_a_start_that_has_passed_makes_nothing_happen(real_engine: Path, tmp_path: Path) -> None:

@@ -127,6 +127,21 @@ def test_a_command_that_fails_is_told_with_its_last_words_and_is_undone(
     assert mark.exists(), "a part of it may have been done"
 
 
+@pytest.mark.slow
+def test_an_undo_that_fails_ends_the_study_and_names_the_command(
+    controller: Controller, network: Network, tmp_path: Path
+) -> None:
+    mark = tmp_path / "begun"
+    do = {"command": f"echo x >>{mark}", "undo": "exit 5", "host": "h2"}
+    text = yaml.safe_dump(study(network, events=event(do, "1s")))
+    with controller.start(text, "--disturb") as running:
+        said, _ = running.communicate(timeout=600)
+    assert running.returncode != 0, said
+    assert "an event was not undone, so the study ended with" in said
+    assert "`exit 5` failed (exit status: 5): no word. It failed twice: run it yourself" in said
+    assert mark.read_text() == "x\n", "it does not happen again"
+
+
 @pytest.mark.parametrize(
     ("changes", "place", "reason"),
     [

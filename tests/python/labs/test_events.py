@@ -304,6 +304,9 @@ def test_a_plan_says_what_happens_when(tmp_path: Path) -> None:
         "In each run's window, at a random moment from 1s to 1200ms (the same within a block): freeze target for "
         "500ms, then 3300ms of load at least, in which throughput may recover."
     ) in done.output
+    assert (
+        "Recovery times are compared event by event: 1 event of each treatment, and an interval takes 6."
+    ) in done.output
 
 
 def test_a_process_stands_still_and_goes_on(sleeper: subprocess.Popen[bytes]) -> None:

@@ -143,6 +143,9 @@ def test_wrong_data_and_unchecked_data_are_not_sound(closed: StudyData) -> None:
     assert answer(closed, SOUND) == "yes"
     assert answer(verified(Verify(checked_blocks=9, never_written_blocks=0, wrong_blocks=1)), SOUND) == "no"
     assert answer(verified(None), SOUND) == "partly"
+    reason = "wrong data at byte 3584: expected zeros, found run 0x1, writer 2, sequence 3"
+    lost = closed.attempts[0].model_copy(update={"status": "failed", "reason": reason, "result": None})
+    assert answer(replace(closed, attempts=[*closed.attempts, lost]), SOUND) == "no", "also in an attempt that failed"
 
 
 def test_a_loop_is_stated_as_far_as_its_latency_is(paced: StudyData, closed: StudyData) -> None:

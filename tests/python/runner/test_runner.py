@@ -189,6 +189,29 @@ def test_a_target_that_stays_away_ends_the_run_and_burns_no_trials(
     assert len(attempts(tmp_path / "n.iotax")) == 1
 
 
+class UndoneLab(LoopbackLab):
+    """A lab whose third trial has an event that is not undone."""
+
+    trials: ClassVar[int] = 0
+
+    def run(self, trial: Trial, progress: Progress) -> Outcome:
+        UndoneLab.trials += 1
+        if UndoneLab.trials == 3:
+            raise TrialFailed("h1: the event `x`: `y` failed twice", kind="not_undone", host="h1")
+        return super().run(trial, progress)
+
+
+def test_an_event_that_is_not_undone_ends_the_run_and_does_not_happen_again(
+    engine: FakeEngine, tiny: Path, tmp_path: Path
+) -> None:
+    del engine
+    path = tmp_path / "n.iotax"
+    ended = run(path, tiny, lab=UndoneLab)
+    assert ended == Ending(1, 2, (), interrupted=False, not_undone="h1: the event `x`: `y` failed twice")
+    assert [each.status for each in attempts(path)] == ["done", "done", "failed"]
+    assert run(path, tiny, lab=UndoneLab).done == 6, "the same command goes on"
+
+
 @pytest.mark.parametrize("fault", ["kill_server", "kill_server_later"])
 def test_a_server_that_dies_is_named_and_started_again(
     engine: FakeEngine, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str

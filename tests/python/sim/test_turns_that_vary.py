@@ -90,6 +90,17 @@ def test_threads_whose_turns_vary_wait_for_each_other(real_engine: Path, measure
     assert [each.ios for each in again] == [each.ios for each in varied], "the seed draws"
 
 
+def test_costs_of_a_disturbed_measurement_can_be_simulated(real_engine: Path, measured: Path) -> None:
+    """On a busy machine an I/O may have waited longer than a usual window lasts."""
+    table = varying(0)
+    treatments = [each for each in measured_treatments(data_of(measured), "it", table, []) if each.alone]
+
+    def slow(treatment: Treatment) -> Mapping[str, Mapping[str, int]]:
+        return {side: {**costs, "wake_delay_ns": 300_000_000} for side, costs in costs_at(table, treatment).items()}
+
+    assert all(result.ios >= 20 for result in simulated(treatments, slow, real_engine))
+
+
 @pytest.mark.long
 def test_what_a_table_says_gives_back_how_much_its_turns_vary(
     real_engine: Path, measured: Path, monkeypatch: pytest.MonkeyPatch

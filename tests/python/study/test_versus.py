@@ -190,6 +190,15 @@ def test_vs_measures_writes_its_study_and_answers(engine: FakeEngine) -> None:
     assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == 0
 
 
+def test_vs_loads_endpoints_over_several_paths(engine: FakeEngine) -> None:
+    nqn, iqn = "nqn.2026-11.org.example:v", "iqn.2026-11.org.example:v"
+    endpoints = [f"nvme-tcp://10.0.0.5,10.0.1.5/{nqn}?ns=1", f"iscsi://10.0.0.5,10.0.1.5/{iqn}/1"]
+    done = vs(*endpoints, "--time", "20s", "--no-report", *(f"--destroy={each}" for each in endpoints))
+    assert done.exit_code == 0, done.output
+    asked = [each["load"]["endpoint"] for each in engine.documents("session")[0]["loads"]]
+    assert sorted(asked) == sorted(endpoints)
+
+
 def test_study_that_somebody_changed_is_never_replaced(engine: FakeEngine) -> None:
     del engine
     words = ("nfs3", "iscsi", "--time", "20s", "--no-report")

@@ -44,6 +44,8 @@ pub(crate) struct Arguments {
 struct Stream {
     name: String,
     bytes: Vec<u8>,
+    /// What is missing after these bytes, in words.
+    missing: Option<String>,
 }
 
 fn protocol_names() -> impl TypedValueParser<Value = Protocol> {
@@ -61,12 +63,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (None, Some(path)) => {
             let place = path.display().to_string();
             let text = std::fs::read_to_string(path).map_err(|error| failure::io(&error, &place))?;
-            vec![Stream { bytes: capture::parse_hex(&text, &place)?, name: place }]
+            vec![Stream { bytes: capture::parse_hex(&text, &place)?, name: place, missing: None }]
         }
         (None, None) => {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map_err(|error| failure::io(&error, "standard input"))?;
-            vec![Stream { bytes: capture::parse_hex(&text, "standard input")?, name: "standard input".into() }]
+            let bytes = capture::parse_hex(&text, "standard input")?;
+            vec![Stream { bytes, name: "standard input".into(), missing: None }]
         }
     };
     let mut describer =
@@ -91,5 +94,6 @@ fn lines(describer: &mut dyn Describe, stream: &Stream) -> Vec<String> {
         lines.push(format!("{} {at:#08x} {text}", stream.name));
         at += consumed.max(1);
     }
+    lines.extend(stream.missing.iter().map(|missing| format!("{} {at:#08x} {missing}", stream.name)));
     lines
 }

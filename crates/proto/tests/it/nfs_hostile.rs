@@ -187,6 +187,34 @@ fn a_write_that_ends_before_its_data_is_garbage_and_changes_nothing() {
 }
 
 #[test]
+fn a_write_with_arguments_that_cannot_be_is_garbage_however_long_it_is_and_the_connection_goes_on() {
+    for len in [1000_u32, 64 << 10] {
+        let head = WriteHead {
+            file: served().handles.encode(7, FileId { number: 2, generation: 1 }),
+            offset: 0,
+            count: len,
+            stability: Stability::Unstable,
+            data_len: len,
+        };
+        let mut call = Encoder::default();
+        encode_call(call.begin_record(), Xid(77), PROGRAM, VERSION, Procedure::Write as u32, &Identity::None.encode());
+        Arguments::Write(head).encode(&mut call);
+        let stability_at = call.len() - 8;
+        call.raw(&vec![9; len as usize]);
+        call.patch(stability_at, 3);
+        let (mut connection, mut server) = connection();
+        let mut reply = Vec::new();
+        for piece in call.end_record(0).chunks(1448) {
+            give(&mut connection, NOW, piece, &mut server).unwrap();
+            reply.extend(Target::<Server>::transmit(&mut connection).take_bytes());
+        }
+        let outcome = decode_reply(&mut Reader::new(&reply[4..])).unwrap();
+        assert_eq!(outcome, (Xid(77), Err(RpcError::GarbageArguments)), "{len} bytes");
+        assert!(!Target::<Server>::is_closing(&connection));
+    }
+}
+
+#[test]
 fn a_server_that_queues_too_much_puts_calls_off() {
     let mut server = Server::new(4096);
     server.queues = true;

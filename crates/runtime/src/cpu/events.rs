@@ -73,8 +73,10 @@ impl EventCounters {
     /// Counts a process of this user.
     pub fn of(pid: u32) -> Result<Self, NoEvents> {
         let mut threads = Vec::new();
-        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let name = thread?.file_name();
+        // Listed before any is counted: a thread that a counted one starts meanwhile is counted with it, and only once.
+        let listed = fs::read_dir(format!("/proc/{pid}/task"))?.collect::<Result<Vec<_>, _>>()?;
+        for thread in listed {
+            let name = thread.file_name();
             let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
             match Self::of_thread(tid) {
                 Ok(counters) => threads.push(counters),

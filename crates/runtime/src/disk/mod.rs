@@ -124,8 +124,8 @@ impl Disk {
         Ok(Self { growth: Some(growth), ..Self::of(candidate, options)? })
     }
 
-    /// Extends a file to at least `size_bytes` and reserves its space. Undone when the disk is dropped, unless it is
-    /// kept.
+    /// Extends a file to at least `size_bytes` and reserves its space; one that is long enough stays as it is, with its
+    /// holes. Undone when the disk is dropped, unless it is kept.
     pub fn grow(&mut self, size_bytes: u64) -> Result<(), DiskError> {
         let path = self.candidate.path();
         let fail = |source: io::Error| DiskError::Io { path: path.to_owned(), source };

@@ -105,7 +105,8 @@ class Happens(Group):
             began = await each.agent.expect("began", to_begin_s + _COMMAND_S + SILENCE_S)
             self.begun = True
             # The way to the host may be what the event cuts off: its engine goes on by itself.
-            undone = await each.agent.expect("undone", each.happening.lasts_ns / 1e9 + _COMMAND_S + SILENCE_S)
+            # An undo that fails is tried twice.
+            undone = await each.agent.expect("undone", each.happening.lasts_ns / 1e9 + 2 * _COMMAND_S + SILENCE_S)
         except HostFault as fault:
             reason = f"the event `{each.happening.do.words}`: {fault.message}"
             raise HostFault(fault.host, reason, fault.kind, fault.log) from fault

@@ -14,6 +14,7 @@ from iotax.report.sections.links import beyond, is_known
 from iotax.report.sections.validity import limits_of
 from iotax.study.imported import ImportedStudy
 from iotax.wording import inside, looked, not_sized
+from iotax.wording.recovery import wrong_data
 
 _CLOCK_ERROR = 0.01
 """Tolerance: clocks of processes and of the window are not read at the same instant."""
@@ -163,6 +164,8 @@ def _sound(summary: Summary) -> Item:
     ask = "Nothing above a physical limit, no errors, correct data, no reads of blocks never written"
     if beyond := _beyond(summary):
         return Item(ask, "no", beyond)
+    if wrong_data(summary.data):
+        return Item(ask, "no", "An attempt read wrong data; see the first line.")
     levels = [level for key in ("errors", "data", "unwritten") for level in _of(summary, key)]
     if Severity.INVALID in levels or Severity.DOUBTFUL in levels:
         return Item(ask, "no", "See the findings under Validity.")

@@ -1,7 +1,6 @@
-//! File handles of this target. A handle contains the export and the file, so that no search is needed, and a tag that
-//! only the server can compute. So a client can have a handle only from a LOOKUP in a directory that it may search, or
-//! from another client.
-//! A server's name of a file.
+//! File handles of this target: a server's names of files. A handle contains the export and the file, so that no search is
+//! needed, and a tag that only the server can compute. So a client can have a handle only from a LOOKUP in a directory
+//! that it may search, from MNT of a path, which takes no permission within the export, or from another client.
 
 use core::fmt;
 

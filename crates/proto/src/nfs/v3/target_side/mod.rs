@@ -16,7 +16,7 @@ use crate::{
     Instant, IoId, UnitError, Violation,
     nfs::{
         Admissions, NfsBackend, PROGRAM,
-        common::{ExportAccess, ExportId, FileHandle, FileId},
+        common::{ExportAccess, ExportId, FileHandle, FileId, MAX_HEAD_LEN},
         file_server::{FileServer, Receiving, Rest, WriteUnderway},
         mount,
     },
@@ -92,7 +92,7 @@ impl FileServer for Connection {
         now: Instant,
         call: &Call<'_>,
         reader: &mut Reader<'_>,
-        _bytes: &[u8],
+        bytes: &[u8],
         backend: &mut B,
     ) -> Option<Rest<Xid>> {
         let who = match self.last_caller.decode(call.credential) {
@@ -102,7 +102,13 @@ impl FileServer for Connection {
                 return Some(Rest::Skip);
             }
         };
-        let head = WriteHead::decode(reader).ok()?;
+        let Ok(head) = WriteHead::decode(reader) else {
+            // Longer than any head, so there is none to come.
+            return (bytes.len() >= MAX_HEAD_LEN).then(|| {
+                self.rpc.reply_error(call.xid, RpcError::GarbageArguments);
+                Rest::Skip
+            });
+        };
         let write = self.begin_write(now, call.xid, &who, &head, backend);
         Some(write.map_or(Rest::Skip, Rest::WriteData))
     }
