@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from iotax.analysis.recovery import recoveries
+from iotax.analysis.recovery import rate_after_iops, recoveries
 from iotax.analysis.responses import SLOW, Run
 from iotax.analysis.validity import Severity, against_rules, check_run, overall
 from iotax.notebook import Notebook, StudyRun
@@ -93,6 +93,7 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "latency_max_ns": result and result.latency_max_ns,
         "longest_gap_ns": result and result.gaps and result.gaps.longest_ns,
         "longest_gap_of": result and result.gaps and result.gaps.of,
+        "rate_after_iops": (result and rate_after_iops(result)) or None,
         **_events(result),
         **{f"ios_{name.replace(' ', '_')}": result and result.slow_ios(over_ns) for name, over_ns in SLOW.items()},
         **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),

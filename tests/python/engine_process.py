@@ -13,10 +13,11 @@ def started(
     command: Literal["load", "serve", "session", "simulate", "perform"],
     document: dict[str, Any],
     stderr: int | None = None,
+    env: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Starts the engine and sends the document. Standard input stays open, since closing it ends the engine."""
     process = subprocess.Popen(
-        [engine, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+        [engine, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env
     )
     assert process.stdin
     process.stdin.write(json.dumps(document) + "\n")

@@ -33,10 +33,13 @@ const SAID_BYTES_MAX: usize = 300;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The first line comes before the event begins, and names the process group that makes it happen. The second comes when
-/// that has ended, the third when the event has been undone.
-const GUARDIAN: &str = r#"read -r group || exit 0
-read -r _ || { kill -s KILL -- "-$group"; eval "$1"; exit; }
-read -r _ || eval "$1""#;
+/// that has ended, the third when the event has been undone. Until then, a file holds the undo, for `iotax check`.
+const GUARDIAN: &str = r#"kept=$HOME/.cache/iotax/not-undone.$$
+undo() { (eval "$1") && rm -f "$kept"; }
+read -r group || exit 0
+mkdir -p "${kept%/*}" && printf '%s\n' "$1" >"$kept"
+read -r _ || { kill -s KILL -- "-$group"; undo "$1"; exit; }
+if read -r _; then rm -f "$kept"; else undo "$1"; fi"#;
 /// Waits for a line, so that nothing happens that the guardian does not know of.
 const WAITING: &str = r#"read -r _ && eval "$1" </dev/null"#;
 

@@ -51,6 +51,18 @@ def recoveries(result: TrialResult) -> list[Recovery]:
     return found
 
 
+def rate_after_iops(result: TrialResult) -> float:
+    """Throughput from the end of each event to the next one or the window's end, recovery included; 0 where no I/O was
+    counted by interval."""
+    if not result.events or result.counted is None:
+        return 0.0
+    interval_ns, ios = result.counted.interval_ns, result.counted.ios
+    ends = [*(event.began_ns // interval_ns for event in result.events[1:]), len(ios)]
+    parts = [ios[-(-event.undone_ns // interval_ns) : end] for event, end in zip(result.events, ends, strict=True)]
+    count = sum(map(len, parts))
+    return sum(map(sum, parts)) * 1e9 / (count * interval_ns) if count else 0.0
+
+
 @dataclass(frozen=True)
 class MedianRecovery:
     """Recovery over several events."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from iotax.analysis import histogram
+from iotax.analysis.recovery import rate_after_iops
 from iotax.records import CpuRole, CpuTime, Lack
 from iotax.trial import Direction, Trial, TrialResult
 
@@ -309,6 +310,10 @@ def _longest_gap_ms(run: Run) -> float | None:
     return None if run.result.gaps is None else run.result.gaps.longest_ns / 1e6
 
 
+def _iops_after(run: Run) -> float | None:
+    return rate_after_iops(run.result) or None
+
+
 IOPS = Response("iops", "Throughput", "IOPS", True, _of_ios(lambda run: run.result.rate_iops or None))
 TRANSACTIONS = Response(
     "transactions", "Throughput", "transactions/s", True, _of_transactions(lambda run: run.result.rate_iops or None)
@@ -331,6 +336,7 @@ SYNC_P99 = _percentile_of("sync", "flushes", 99)
 BANDWIDTH = Response("bandwidth", "Bandwidth", "MiB/s", True, lambda run: run.result.rate_bytes_per_s / MIB or None)
 LONGEST_GAP = Response("longest_gap", "Longest gap without I/O", "ms", False, _longest_gap_ms)
 """The longest gap over several threads or clients; below 1 ms it may be an upper bound (`Gaps.is_bound`)."""
+IOPS_AFTER = Response("iops_after", "Throughput after events", "IOPS", True, _iops_after)
 CPU = _cpu_per_io("cpu", "both", _BOTH_ENDS)
 CPU_INITIATOR = _cpu_per_io("cpu_initiator", "initiator", "initiator")
 CPU_TARGET = _cpu_per_io("cpu_target", "target", "target")
@@ -394,7 +400,7 @@ RESPONSES = (
     *UTILISATION,
     *EVENTS,
     *DATABASE,
-    LONGEST_GAP,
+    *(LONGEST_GAP, IOPS_AFTER),
 )
 
 ASKED = {
@@ -406,6 +412,7 @@ ASKED = {
     "cpu_per_transaction": CPU_TRANSACTION,
     "disk_iops": DISK_IOPS,
     "longest_gap": LONGEST_GAP,
+    "iops_after": IOPS_AFTER,
 }
 """A study's word for a response → the response that answers it. `slow_ios` is counted beside, and compared by no
 ratio: most runs have none."""

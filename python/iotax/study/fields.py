@@ -291,6 +291,7 @@ Response: TypeAlias = Literal[
     "longest_gap",
     "slow_ios",
     "recovery_time",
+    "iops_after",
 ]
 _ROLE_SCHEMA = {"enum": [*_CPU_ROLES]}
 _BY_ROLE_SCHEMA = {

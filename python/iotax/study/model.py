@@ -644,7 +644,8 @@ what other levels cost beyond it. Default: the lab's own `local`."""
     """What the report compares, the primary response first. `{cpu_per_io: {of: hypervisor}}` and `{cpu_utilisation: \
 {of: \
 [machine, target]}}` name roles, as do the words cpu_hypervisor and cpu_utilisation_machine. longest_gap: the longest \
-time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted but not compared."""
+time without a completed I/O; slow_ios: I/Os over 100 ms and over 1 s, counted but not compared; iops_after: \
+throughput once an event is undone."""
     margin: Percent = 5.0
     """Differences within this count as equivalent; fixed before any data."""
     exclude: list[Rule] = Field(default=[])

@@ -24,11 +24,10 @@ _FLAP_MIN_NS = 200_000_000
 
 def broken_in_events(study: Study) -> Iterator[tuple[Place, str]]:
     if not study.events:
-        if "recovery_time" in study.responses:
-            yield (
-                ("responses", study.responses.index("recovery_time")),
-                "nothing happens to recover from; add `events:`",
-            )
+        for word in ("recovery_time", "iops_after"):
+            if word in study.responses:
+                place: Place = ("responses", study.responses.index(word))
+                yield place, "nothing happens to recover from; add `events:`"
         return
     if study.design.slices is not None:
         yield ("events",), "an event needs a run of its own; leave out `rounds:` and `sessions:` under design"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from iotax.analysis import StudyData, summarise
 from iotax.analysis.interruptions import delays
-from iotax.analysis.recovery import Recovery, median_recovery, recoveries
+from iotax.analysis.recovery import Recovery, median_recovery, rate_after_iops, recoveries
 from iotax.analysis.validity import Severity, check_run
 from iotax.cli.screen import screen
 from iotax.cli.summary import run_document
@@ -296,6 +296,22 @@ def test_wrong_data_after_an_event_are_the_first_line(data: StudyData) -> None:
     assert head.lstrip().startswith(f'<p class="alarm" role="alert">{said}</p>')
     assert recovery.wrong_data(told) == ""
     assert "alarm" not in Page(summarise(told), "n.iotax").html().partition("<body>")[2]
+
+
+def test_throughput_after_events_is_counted_from_each_undo_to_the_next_event(data: StudyData) -> None:
+    result = data.runs[0].result
+    events = (
+        Happened(what="x", asked_ns=1000 * MS, began_ns=1000 * MS, undone_ns=1500 * MS),
+        Happened(what="x", asked_ns=3000 * MS, began_ns=3050 * MS, undone_ns=3450 * MS),
+    )
+    # Ten intervals of 100 ms each: before, during, after the first, from the second on.
+    ios = [100] * 10 + [0] * 5 + [80] * 15 + [1] * 5 + [60] * 5
+    after = result.model_copy(update={"events": events, "counted": Counts(interval_ns=100 * MS, ios=ios)})
+    assert rate_after_iops(after) == pytest.approx((15 * 80 + 5 * 60) / 2.0)
+    assert rate_after_iops(after.model_copy(update={"events": ()})) == 0.0
+    assert rate_after_iops(after.model_copy(update={"counted": None})) == 0.0
+    late = (events[0].model_copy(update={"undone_ns": 4000 * MS}),)
+    assert rate_after_iops(after.model_copy(update={"events": late})) == 0.0, "the window ended with the event"
 
 
 def test_wrong_data_without_any_result_are_the_first_line(data: StudyData) -> None:

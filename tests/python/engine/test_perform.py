@@ -26,7 +26,9 @@ class Performing:
             "undo": f"rm {self.mark}",
             "lasts_ns": round(lasts_s * 1e9),
         } | changes
-        self.process = started(engine, "perform", document)
+        self.kept = folder / "home" / ".cache" / "iotax"
+        """Where undos stand that have not succeeded."""
+        self.process = started(engine, "perform", document, env={**os.environ, "HOME": str(folder / "home")})
         assert self.event()["event"] == "armed"
 
     def event(self) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def test_an_event_begins_at_its_time_and_is_undone(real_engine: Path, tmp_path: 
         assert undone["at_unix_ns"] - began["at_unix_ns"] >= 500_000_000
         assert not performing.mark.exists()
     assert performing.process.returncode == 0
+    wait_for(lambda: list(performing.kept.iterdir()) == [], "the undo to be forgotten")
 
 
 def test_it_is_undone_when_the_engine_is_killed(real_engine: Path, tmp_path: Path) -> None:
@@ -74,6 +77,7 @@ def test_what_is_still_beginning_ends_before_it_is_undone(real_engine: Path, tmp
         wait_for(begun.exists, "the event to begin")
         performing.process.kill()
     wait_for(undone.exists, "the undo")
+    wait_for(lambda: list(performing.kept.iterdir()) == [], "the undo to be forgotten")
     running = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
     assert str(begun) not in running, "nothing of it can happen after the undo"
 
@@ -175,6 +179,8 @@ def test_an_undo_that_fails_is_tried_once_more(real_engine: Path, tmp_path: Path
     assert said["message"].endswith("It failed twice: run it yourself")
     # The process that guards the undo tries it as well.
     wait_for(lambda: tries.read_text().splitlines() == ["try"] * 3, "the last try")
+    wait_for(lambda: guardians(str(tries)) == [], "its end")
+    assert [each.read_text() for each in performing.kept.iterdir()] == [f"echo try >>{tries}; exit 5\n"]
 
 
 def test_an_undo_that_succeeds_at_its_second_try_is_told_and_tried_no_more(real_engine: Path, tmp_path: Path) -> None:

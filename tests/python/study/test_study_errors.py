@@ -66,7 +66,7 @@ bad.yaml:14:12: baseline.protocl: not a factor of this study, did you mean 'prot
 bad.yaml:15:13: responses[1]: found 'iop', did you mean 'iops'?; one of iops, latency, cpu_per_io, \
 cpu_initiator, cpu_target, cpu_hypervisor, cpu_machine, cpu_utilisation_initiator, cpu_utilisation_target, \
 cpu_utilisation_hypervisor, cpu_utilisation_machine, transactions, cpu_per_transaction, disk_iops, \
-longest_gap, slow_ios, recovery_time is expected
+longest_gap, slow_ios, recovery_time, iops_after is expected
 bad.yaml:17:1: margin: given twice, first in line 16
 """
 

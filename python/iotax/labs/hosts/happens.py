@@ -16,12 +16,15 @@ from iotax.labs.hosts.clock import Offset, Ours, Turns
 from iotax.labs.hosts.clock import measure as measure_clock
 from iotax.labs.hosts.measure import READY_S, SILENCE_S, Answer, Group, Hear, Job, each_of
 from iotax.places import LEASE_NS, HostFault, Task
+from iotax.places.base import FOLDER
 from iotax.places.host import HostPlace
 from iotax.records.interruptions import Happened
 from iotax.study import Study
 from iotax.study.events import Happening, happenings
 from iotax.trial import Trial
 
+_KEPT = f"{FOLDER}/not-undone.*"
+"""Where the engine keeps each undo that has not succeeded."""
 _COMMAND_S = 30.0
 """The engine's own limit for a command."""
 
@@ -45,6 +48,21 @@ def disturbing(study: Study, kind: Literal["warning", "refused"]) -> list[CheckI
     """What each event does, which the user has to allow."""
     said = "an event of this study runs `{}` there; `iotax run --disturb` allows it"
     return [CheckItem(kind, str(each.do.host), said.format(each.do.command)) for each in study.events]
+
+
+async def left_undone(study: Study, places: Sequence[HostPlace]) -> list[CheckItem]:
+    """Events of earlier runs that may not have been undone, on the hosts where this study makes something happen."""
+    hosts = {each.do.host for each in study.events}
+    return [item for place in places if place.name in hosts for item in await _left_undone(place)]
+
+
+async def _left_undone(place: HostPlace) -> list[CheckItem]:
+    try:
+        undos = (await place.run(f"cat ~/{_KEPT} 2>/dev/null || true")).splitlines()
+    except HostFault:
+        return []  # the survey says why
+    said = "an event there was not undone, or is under way. If nothing runs, run `{}` there, then `rm ~/{}`"
+    return [CheckItem("warning", place.name, said.format("; ".join(undos), _KEPT))] if undos else []
 
 
 class Happens(Group):

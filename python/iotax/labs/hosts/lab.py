@@ -20,7 +20,7 @@ from iotax.engine import engine_version
 from iotax.labs.base import CheckItem, Closing, Lab, LabUnusable, Outcome, Progress, Step, TrialFailed, Worked
 from iotax.labs.events import blamed
 from iotax.labs.hosts.beside import Beside, Member
-from iotax.labs.hosts.happens import Happens, disturbing, happens_of
+from iotax.labs.hosts.happens import Happens, disturbing, happens_of, left_undone
 from iotax.labs.hosts.hooks import Hooks
 from iotax.labs.hosts.hypervisors import Hypervisors
 from iotax.labs.hosts.intervals import Intervals, SessionNews
@@ -537,7 +537,7 @@ class HostsLab(Lab):
             ahead_ms, error_ms = each.clock.ahead_ns / 1e6, each.clock.error_ns / 1e6
             said = f"{each.role}, Linux {each.kernel}, {each.cores} cores, clock {ahead_ms:+.2f} ms ± {error_ms:.2f} ms"
             found.append(CheckItem("ok", each.host, said))
-        return found
+        return [*found, *await left_undone(self.study, self._places())]
 
     async def _reach(self, settings: Settings, clients: list[int], progress: Progress) -> list[Reached]:
         """The endpoint of each client's load."""
