@@ -140,6 +140,13 @@ def test_an_undo_that_fails_ends_the_study_and_names_the_command(
     assert "an event was not undone, so the study ended with" in said
     assert "`exit 5` failed (exit status: 5): no word. It failed twice: run it yourself" in said
     assert mark.read_text() == "x\n", "it does not happen again"
+    # The next look at the host says so, until somebody has undone it.
+    kept = network.home("h2") / ".cache" / "iotax"
+    said = controller.fails(text)
+    assert "h2: an event there was not undone, or is under way. If nothing runs, run `exit 5` there" in said
+    for each in kept.glob("not-undone.*"):
+        each.unlink()
+    assert "not undone" not in controller.fails(text)
 
 
 @pytest.mark.parametrize(

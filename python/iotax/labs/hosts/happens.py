@@ -62,7 +62,7 @@ async def _left_undone(place: HostPlace) -> list[CheckItem]:
     except HostFault:
         return []  # the survey says why
     said = "an event there was not undone, or is under way. If nothing runs, run `{}` there, then `rm ~/{}`"
-    return [CheckItem("warning", place.name, said.format("; ".join(undos), _KEPT))] if undos else []
+    return [CheckItem("error", place.name, said.format("; ".join(undos), _KEPT))] if undos else []
 
 
 class Happens(Group):
