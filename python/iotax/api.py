@@ -77,7 +77,7 @@ COLUMNS = {
     "cpu_transaction_target": "cpu_target_us_per_transaction",
     "cpu_transaction_hypervisor": "cpu_hypervisor_us_per_transaction",
     "longest_gap": "longest_gap_ms",
-    "iops_after": "rate_after_iops",
+    "iops_after": "after_rate_iops",
 }
 """A response → the column that holds it."""
 

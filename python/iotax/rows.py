@@ -93,7 +93,7 @@ def _row(attempt: Attempt, judgement: Row | None) -> Row:
         "latency_max_ns": result and result.latency_max_ns,
         "longest_gap_ns": result and result.gaps and result.gaps.longest_ns,
         "longest_gap_of": result and result.gaps and result.gaps.of,
-        "rate_after_iops": (result and rate_after_iops(result)) or None,
+        "after_rate_iops": (result and rate_after_iops(result)) or None,
         **_events(result),
         **{f"ios_{name.replace(' ', '_')}": result and result.slow_ios(over_ns) for name, over_ns in SLOW.items()},
         **_stream("read", ios.read if ios else None, ios.duration_s if ios else 0),
