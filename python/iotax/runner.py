@@ -347,16 +347,18 @@ class _Runner:
                 time.sleep(min(wait_s, left_s))
 
 
-class _TargetAway(Exception):  # noqa: N818 - an outcome, not a bug
+class _StudyEnds(Exception):  # noqa: N818 - an outcome, not a bug
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
 
 
-class _NotUndone(Exception):  # noqa: N818 - an outcome, not a bug
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+class _TargetAway(_StudyEnds):
+    pass
+
+
+class _NotUndone(_StudyEnds):
+    pass
 
 
 class _Interrupts:

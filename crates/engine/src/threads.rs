@@ -49,8 +49,9 @@ impl<T: Send + 'static> Threads<T> {
                     threads.handles.push(Some(handle));
                 }
                 Err(error) => {
-                    drop(sender);
-                    return Err(threads.stop().unwrap_or_else(|| failure::internal(error)));
+                    // Those that are stopped fail, too, but not for a reason of their own.
+                    threads.stop();
+                    return Err(failure::internal(error));
                 }
             }
         }

@@ -91,7 +91,6 @@ NOT_UNDONE = "not_undone"
 """Kind of the failure of an event whose undo failed: what it did is still so."""
 _PERMANENT = frozenset(
     {
-        NOT_UNDONE,
         "usage",
         "wrong_kind",
         "denied",

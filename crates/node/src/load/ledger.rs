@@ -84,8 +84,12 @@ impl Ledger {
     pub fn renew(&mut self, run: u64) {
         self.run = run;
         self.issued = 0;
-        // Not filled, because that would touch the entries of blocks that were never written.
-        self.last = vec![UNTOUCHED; self.last.len()];
+        if self.last.len() as u64 <= ENTRIES_MAX {
+            self.last.fill(UNTOUCHED);
+        } else {
+            // Not filled, because that would touch the entries of blocks that were never written.
+            self.last = vec![UNTOUCHED; self.last.len()];
+        }
         self.failed.clear();
     }
 

@@ -71,6 +71,11 @@ impl Stage {
     }
 
     fn respond(&mut self, itt: TaskTag, status: u8, sense: Option<Sense>) -> Result<(), Violation> {
+        self.respond_with(itt, status, sense, 32)
+    }
+
+    /// `room`: further commands that the target takes; fewer than before change nothing.
+    fn respond_with(&mut self, itt: TaskTag, status: u8, sense: Option<Sense>, room: u32) -> Result<(), Violation> {
         self.exp_cmd_sn += 1;
         let response = ScsiResponse {
             last: true,
@@ -78,7 +83,7 @@ impl Stage {
             itt,
             stat_sn: self.take_stat_sn(),
             exp_cmd_sn: self.exp_cmd_sn,
-            max_cmd_sn: self.exp_cmd_sn + 31,
+            max_cmd_sn: self.exp_cmd_sn + room - 1,
             ..ScsiResponse::default()
         };
         let sense = sense.map_or(Vec::new(), |sense| {
@@ -120,31 +125,16 @@ fn unit_attentions_and_a_busy_target_are_tried_again() {
     );
 }
 
-/// Answers a command without opening the window further.
-fn answer(stage: &mut Stage, itt: TaskTag, status: u8) -> Result<(), Violation> {
-    stage.exp_cmd_sn += 1;
-    let response = ScsiResponse {
-        last: true,
-        status,
-        itt,
-        stat_sn: stage.take_stat_sn(),
-        exp_cmd_sn: stage.exp_cmd_sn,
-        max_cmd_sn: stage.exp_cmd_sn - 1,
-        ..ScsiResponse::default()
-    };
-    stage.receive(response.encode(), &[])
-}
-
 /// A command that gets BUSY when the window is used up: it waits. Also returns its ITT.
 fn waiting_for_the_window() -> (Stage, TaskTag) {
     let mut stage = Stage::new(Wishes::default());
     let itt = stage.submit(0, Io::Flush)[0].0.itt();
     while stage.session.credits() > 0 {
         let other = stage.submit(1, Io::Flush)[0].0.itt();
-        answer(&mut stage, other, status::GOOD).unwrap();
+        stage.respond_with(other, status::GOOD, None, 0).unwrap();
         assert_eq!(stage.completed(), Some((1, Ok(()))));
     }
-    answer(&mut stage, itt, status::BUSY).unwrap();
+    stage.respond_with(itt, status::BUSY, None, 0).unwrap();
     assert!(stage.sent().is_empty() && stage.completed().is_none());
     (stage, itt)
 }
@@ -163,7 +153,7 @@ fn a_command_that_waits_for_the_window_is_sent_once_when_it_opens() {
 #[test]
 fn a_second_answer_to_a_command_that_waits_for_the_window_is_a_violation() {
     let (mut stage, itt) = waiting_for_the_window();
-    let violation = answer(&mut stage, itt, status::BUSY).unwrap_err();
+    let violation = stage.respond_with(itt, status::BUSY, None, 0).unwrap_err();
     assert_eq!((violation.kind, violation.at), (ViolationKind::Misbehaved, Some(16)));
 }
 
